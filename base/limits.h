@@ -71,11 +71,10 @@
 #define BOX_FILES_TOTAL_BYTES_MAX (256 * BOX_MIB) /* held by all connections together */
 
 /* Files in boxes. */
-#define BOX_FILE_OP_READ_BYTES_MAX \
-	(8 * BOX_MIB) /* (wire) one read: its base64 fits in a message */
+#define BOX_FILE_OP_READ_BYTES_MAX (8 * BOX_MIB) /* (wire) one read: its base64 fits in a message */
 #define BOX_FILE_OP_READS_BYTES_MAX \
-	(64 * BOX_MIB)             /* (wire) reads in progress on one connection; further ones wait */
-#define BOX_FILE_OP_LIST_MAX 10000 /* (wire) entries of one page */
+	(64 * BOX_MIB) /* (wire) reads in progress on one connection; further ones wait */
+#define BOX_FILE_OP_LIST_MAX 10000               /* (wire) entries of one page */
 #define BOX_FILE_OP_LIST_DEFAULT 1000            /* (wire) */
 #define BOX_FILE_OP_LIST_BYTES_MAX (1 * BOX_MIB) /* names and targets of one page */
 #define BOX_FILE_OPS_MAX 64                      /* (wire) in progress in one session, including: */
@@ -117,7 +116,8 @@
 #define BOX_INHERIT_MS 1000
 
 /* Reading the output of a managed process. */
-#define BOX_PROCESS_LOG_BYTES_MIN (64 * 1024) /* (wire) of recent output, for a process with a log */
+#define BOX_PROCESS_LOG_BYTES_MIN \
+	(64 * 1024) /* (wire) of recent output, for a process with a log */
 #define BOX_PROCESS_LOG_BYTES_MAX (16 * 1024 * 1024) /* (wire) */
 #define BOX_PROCESS_PEEKS_MAX 16                     /* that wait */
 #define BOX_PROCESS_PEEK_BYTES_MAX (60 * BOX_KIB)    /* (wire) in one answer */
@@ -180,10 +180,11 @@
 #define BOX_TERMINALS_MAX 64
 
 /* What boxes with an allowlist may reach. */
-#define BOX_EGRESS_ALLOW_MAX 64      /* (wire) entries; each is compared with every packet */
-#define BOX_EGRESS_HOST_PORTS_MAX 8  /* (wire) ports of the host; each needs a socket */
-#define BOX_HOST_ADDRESSES_MAX 16384 /* on the host's loopback, shared by all runtimes of the host */
-#define BOX_HOST_CONNECTIONS_MAX 256 /* of one box to ports of the host, at once */
+#define BOX_EGRESS_ALLOW_MAX 64     /* (wire) entries; each is compared with every packet */
+#define BOX_EGRESS_HOST_PORTS_MAX 8 /* (wire) ports of the host; each needs a socket */
+#define BOX_HOST_ADDRESSES_MAX \
+	16384 /* on the host's loopback, shared by all runtimes of the host */
+#define BOX_HOST_CONNECTIONS_MAX 256        /* of one box to ports of the host, at once */
 #define BOX_PORT_PROXY_BYTES (16 * BOX_KIB) /* buffered per connection and direction */
 
 /* What other programs do for boxd: the skill store, artifacts, storage analysis. */
@@ -197,15 +198,15 @@
 #define BOX_ARTIFACT_BYTES_MAX (256 * BOX_MIB)        /* (wire) of one, and of all in one box */
 #define BOX_ARTIFACTS_PER_BOX_MAX 256                 /* (wire) in one box */
 #define BOX_ARTIFACTS_MAX 1024                        /* cached by boxd */
-#define BOX_ARTIFACTS_BYTES_MAX (1024 * BOX_MIB) /* and in boxes, unless configured */
-#define BOX_ARTIFACTS_WAITING_MAX 512            /* requests for an artifact that is being filled */
-#define BOX_ARTIFACT_MS 60000                    /* to fill one */
-#define BOX_MEASURES_MAX 4                       /* folders or boxes measured at once */
-#define BOX_MEASURES_WAITING_MAX 64              /* requests that wait for that */
-#define BOX_MEASURE_MS 30000                     /* for one measurement, which is then abandoned */
-#define BOX_MEASURE_ENTRIES_MAX 1000000          /* per walk */
-#define BOX_MEASURE_DEPTH_MAX 512                /* nested folders */
-#define BOX_ANALYSIS_MS 25000 /* after that a request measures nothing more */
+#define BOX_ARTIFACTS_BYTES_MAX (1024 * BOX_MIB)      /* and in boxes, unless configured */
+#define BOX_ARTIFACTS_WAITING_MAX 512   /* requests for an artifact that is being filled */
+#define BOX_ARTIFACT_MS 60000           /* to fill one */
+#define BOX_MEASURES_MAX 4              /* folders or boxes measured at once */
+#define BOX_MEASURES_WAITING_MAX 64     /* requests that wait for that */
+#define BOX_MEASURE_MS 30000            /* for one measurement, which is then abandoned */
+#define BOX_MEASURE_ENTRIES_MAX 1000000 /* per walk */
+#define BOX_MEASURE_DEPTH_MAX 512       /* nested folders */
+#define BOX_ANALYSIS_MS 25000           /* after that a request measures nothing more */
 
 /* Folders of callers as the root of a box: boxd copies their /etc. */
 #define BOX_CALLERS_ROOTS_MAX 4 /* copied at once */

@@ -274,8 +274,8 @@ static int parse(int argc, char **argv, struct box_options *options, struct box_
 	}
 	if (options->socket_group &&
 		(options->socket_none || (options->stdio && !options->socket_path))) {
-		return box_err_set(err, BOX_ERR_VALUE, EINVAL,
-			"--socket-group: there is no socket to share");
+		return box_err_set(
+			err, BOX_ERR_VALUE, EINVAL, "--socket-group: there is no socket to share");
 	}
 	return 0;
 }

@@ -1,6 +1,6 @@
-/* Calls of actions with named arguments: which member of which struct goes where on the wire, and how
- * long an answer may take, by the table of protocol/actions.def. Building the map is pure; the rest is
- * the work of a line (client/line.h). */
+/* Calls of actions with named arguments, from the table of protocol/actions.def: which struct member becomes
+ * which member on the wire, and how long an answer may take. Building the map is pure; a line does the rest
+ * (client/line.h). */
 #include "client/calls.h"
 
 #include <errno.h>
@@ -11,17 +11,17 @@
 
 enum kind {
 	TEXT,   /* const char *; NULL: left out */
-	PATH,   /* the same; bytes when it is no UTF-8 */
+	PATH,   /* the same; bytes if it is not valid UTF-8 */
 	STRING, /* struct box_str, always sent as text */
 	BYTES,  /* struct box_str, always sent as bytes */
 	INT,    /* int64_t; 0: left out */
 	INT_AT, /* const int64_t *; NULL: left out */
-	REAL,   /* double; 0 and less: left out */
+	REAL,   /* double; 0 or less: left out */
 	FLAG,   /* bool; false: left out */
 	UNFLAG, /* bool; true: sent as false, false: left out */
 	VALUE,  /* const struct box_value *; NULL: left out */
-	WHOLE,  /* the same: it is the map itself */
-	NESTED, /* no member: those behind this one go into a map of this name */
+	WHOLE,  /* the same, but it is the map itself */
+	NESTED, /* not a member: the ones after it go into a map of this name */
 };
 
 struct member {
@@ -32,13 +32,13 @@ struct member {
 
 struct row {
 	const char *action;
-	const struct member *(*members)(void); /* up to one without a key */
+	const struct member *(*members)(void); /* ends with one without a key */
 	int64_t (*more_ms)(const void *args);
 	int wait_ms;
 	bool stream;
 };
 
-/* A command has its own time. Before it a box may be made, behind it the answer is sent. */
+/* A command has its own timeout; creating a box before it and sending the answer after it take more. */
 static int64_t exec_ms(const void *args)
 {
 	const struct box_spec_args *spec = args;
@@ -52,13 +52,13 @@ static int64_t output_ms(const void *args)
 }
 
 #define WAIT_SHORT 15000 /* only looked up */
-#define WAIT_WORK 30000  /* something is begun or ended */
+#define WAIT_WORK 30000  /* something is started or ended */
 #define WAIT_LONG 75000  /* the runtime itself gives up after a minute */
-#define WAIT_BY_HAND 0   /* another file makes this request */
+#define WAIT_BY_HAND 0   /* this request is made in another file */
 #define ANSWERS_ONE false
 #define ANSWERS_STREAM true
 
-/* The member MEMBER of the arguments goes out as KEY. */
+/* The member MEMBER of the arguments is sent as KEY. */
 #define SEND(KEY, KIND, MEMBER) {#KEY, KIND, offsetof(__typeof__(*args), MEMBER)},
 #define SEND_TEXT(KEY) SEND(KEY, TEXT, KEY)
 #define SEND_PATH(KEY) SEND(KEY, PATH, KEY)

@@ -6,10 +6,10 @@
  *           struct box_str out = box_get_str(&answer, "stdout");
  *   }
  *
- * Each has two forms. box_call_NAME waits for the answer, which is built in the arena; it waits as
- * long as that action may take. box_call_NAME_async is box_line_submit with these arguments. A
- * member that is left 0 or NULL is not sent: the runtime's default holds. Those that it needs are
- * marked (*). What is behind the arrow are members of the answer; docs/protocol.md has more of it.
+ * Each has two forms. box_call_NAME waits for the answer, which is built in the arena, as long as
+ * that action may take. box_call_NAME_async is box_line_submit with these arguments. A member that
+ * is 0 or NULL is not sent: the runtime's default applies. Required members are marked (*). After
+ * the arrow are members of the answer; docs/protocol.md describes them.
  */
 #pragma once
 
@@ -17,13 +17,13 @@
 
 #pragma GCC visibility push(default)
 
-/* The general form, which the others are made of: `action` by its wire name, `args` the struct that
- * belongs to it or NULL. -ENOENT for an action that is not listed below. */
+/* The general form behind the others: `action` by its wire name, `args` the struct that belongs to it, or
+ * NULL. -ENOENT for an action that is not listed below. */
 int box_call(struct box_line *line, const char *action, const void *args, struct box_arena *arena,
 	struct box_value *ret_answer, struct box_err *err);
 int box_call_async(struct box_line *line, const char *action, const void *args,
 	box_client_answered *answered, void *arg, int64_t *ret_seq_id, struct box_err *err);
-/* Only the map that would be sent. */
+/* Only builds the map that would be sent. */
 int box_call_data(const char *action, const void *args, struct box_arena *arena,
 	struct box_value *ret_data, struct box_err *err);
 
@@ -81,7 +81,7 @@ BOX_CALL(verify_workspace, "box_verify_shared_workspace", struct box_verify_args
 /* A box spec. */
 struct box_spec_args {
 	const char *session_id; /* (*) */
-	const char *cmd;        /* (*) for exec: by sh */
+	const char *cmd;        /* (*) for exec: run by sh */
 	const char *workdir;    /* mount_path */
 	int64_t timeout_sec;    /* 30 */
 	const char *network;    /* "off"; "on" */
@@ -101,6 +101,7 @@ struct box_spec_args {
 	const struct box_value *volumes; /* a list: host_path, mount_path, mode */
 	int64_t idle_timeout_sec;        /* the runtime's */
 	int64_t max_duration_sec;        /* none */
+	const struct box_value *egress;  /* a map: allow, host_ports; with network "on" */
 };
 struct box_session_args {
 	const char *session_id; /* (*) */
@@ -144,7 +145,7 @@ BOX_CALL(stop_process, "box_stop_managed_process", struct box_process_args)     
 /* -> data, offset, end, ended, status */
 BOX_CALL(process_output, "box_get_process_output", struct box_process_output_args)
 
-/* --- files in a box; what is no UTF-8 in a path goes as bytes --- */
+/* --- files in a box; a path that is not valid UTF-8 is sent as bytes --- */
 
 struct box_file_read_args {
 	const char *session_id; /* (*) */
@@ -156,9 +157,9 @@ struct box_file_write_args {
 	const char *session_id; /* (*) */
 	const char *path;       /* (*) */
 	struct box_str data;
-	const int64_t *offset; /* NULL, and no append: the whole file is replaced in one moment */
+	const int64_t *offset; /* NULL, and no append: the whole file is replaced atomically */
 	bool append;
-	int64_t mode; /* 0644 of a new one */
+	int64_t mode; /* 0644 for a new file */
 	bool parents;
 };
 struct box_file_list_args {
@@ -195,8 +196,8 @@ BOX_CALL(file_stat, "box_file_stat", struct box_file_args) /* -> kind, size, mod
 BOX_CALL(file_mkdir, "box_file_mkdir", struct box_file_mkdir_args)  /* -> {} */
 BOX_CALL(file_remove, "box_file_remove", struct box_file_tree_args) /* -> {} */
 BOX_CALL(file_move, "box_file_move", struct box_file_move_args)     /* -> {} */
-/* A stream: `answered` is called for each event, the last time with `last`. Say box_line_taken when
- * they are dealt with; box_line_cancel ends it. */
+/* A stream: `answered` is called for each event, the last time with `last`. Call box_line_taken when they were
+ * handled; box_line_cancel ends it. */
 static inline int box_call_file_watch_async(struct box_line *line,
 	const struct box_file_tree_args *args, box_client_answered *answered, void *arg,
 	int64_t *ret_seq_id, struct box_err *err)
@@ -233,7 +234,7 @@ struct box_skill_write_args {
 	struct box_str content;
 };
 struct box_skill_zip_args {
-	const char *file_key; /* (*) of box_upload, and of the same connection */
+	const char *file_key; /* (*) from box_upload, on the same connection */
 	const char *filename;
 	const char *source_subdir;
 	const char *target_suffix;            /* "upload" */
@@ -259,21 +260,21 @@ BOX_CALL(install_skill_zip, "box_install_skill_zip", struct box_skill_zip_args) 
 
 struct box_upload;
 
-/* `err` is NULL when all of it is there under `file_key`. The upload is freed before. */
+/* `err` is NULL if all of it was sent, as `file_key`. The upload is freed before the call. */
 typedef void box_upload_done(void *arg, const char *file_key, const struct box_err *err);
 
-/* Sends bytes, which must stay until it is done. A file belongs to its connection: when that
- * breaks, upload again. */
+/* Sends bytes, which must stay valid until it is done. A file belongs to its connection: if that breaks,
+ * upload again. */
 int box_upload_start(struct box_line *line, const void *bytes, size_t len, box_upload_done *done,
 	void *arg, struct box_upload **ret_upload, struct box_err *err);
-/* Ends one under way, without a callback. */
+/* Cancels an upload, without a callback. */
 void box_upload_cancel(struct box_upload *upload);
 
-/* The same, waiting. */
+/* The same, blocking. */
 int box_upload(struct box_line *line, const void *bytes, size_t len,
 	char ret_file_key[BOX_UPLOAD_KEY_SIZE], struct box_err *err);
 
-/* --- members of an answer; `otherwise`, or "", where there is none of that type --- */
+/* --- members of an answer; `otherwise`, or "", if there is none of that type --- */
 
 static inline int64_t box_get_int(const struct box_value *map, const char *key, int64_t otherwise)
 {

@@ -1,5 +1,5 @@
-/* A command from its start to its end, live. Input goes a few pieces at a time: the next when the first
- * of them was taken. */
+/* One live command from its start to its end. A few pieces of input are in flight at a time; the next is sent
+ * when one of them was taken. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,10 +11,10 @@
 
 struct box_exec;
 
-/* A piece of input. They are not answered in their order: an empty last one is at once. */
+/* A piece of input. Answers may arrive out of order: an empty last piece is answered at once. */
 struct input {
 	struct box_exec *exec;
-	bool sent; /* and not answered */
+	bool sent; /* but not answered */
 	int64_t seq_id;
 };
 
@@ -23,12 +23,12 @@ struct box_exec {
 	const struct box_exec_events *events;
 	void *arg;
 	int64_t seq_id;
-	bool input; /* the command reads from us */
+	bool input; /* the command has input */
 	struct input inputs[BOX_EXEC_INPUTS_MAX];
 	bool has_terminal;
-	struct box_exec_terminal wanted; /* the size it is to have */
-	struct box_exec_terminal told;   /* that the runtime was last told */
-	bool resize_sent; /* one is on its way: the next waits, and the last counts */
+	struct box_exec_terminal wanted; /* the size that the caller set */
+	struct box_exec_terminal told;   /* the size that was last sent */
+	bool resize_sent; /* a resize is pending: the next one waits, and the last one counts */
 	int64_t resize_seq_id;
 	bool ended;
 	bool has_result;
@@ -54,7 +54,8 @@ static void finish(struct box_exec *exec, const struct box_err *err)
 	struct box_err none;
 	exec->ended = true;
 	if (!err && !exec->has_result) {
-		(void)box_err_set(&none, BOX_ERR_BOX, EPROTO, "the runtime did not tell the end");
+		(void)box_err_set(
+			&none, BOX_ERR_BOX, EPROTO, "the runtime sent no result of the command");
 		err = &none;
 	}
 	exec->events->ended(exec->arg, err ? NULL : &exec->result, err);
@@ -84,7 +85,7 @@ static void add_size(
 
 static int send_size(struct box_exec *exec, struct box_err *err);
 
-/* It may have ended meanwhile; a size that was refused would be refused again. */
+/* The command may have ended meanwhile; a size that was refused would be refused again. */
 static void resize_answered(
 	void *arg, const struct box_value *data, const struct box_err *err, bool last)
 {
@@ -97,7 +98,7 @@ static void resize_answered(
 	}
 }
 
-/* Tells the wanted size if the runtime does not know it, and is not being told another one. */
+/* Sends the wanted size, unless the runtime knows it or a resize is pending. */
 static int send_size(struct box_exec *exec, struct box_err *err)
 {
 	bool known = exec->wanted.rows == exec->told.rows && exec->wanted.cols == exec->told.cols;
@@ -125,7 +126,7 @@ int box_exec_resize(struct box_exec *exec, struct box_exec_terminal size, struct
 	}
 	if (size.rows == 0 || size.cols == 0) {
 		return box_err_set(
-			err, BOX_ERR_VALUE, EINVAL, "a terminal has one row and column at least");
+			err, BOX_ERR_VALUE, EINVAL, "a terminal has at least one row and column");
 	}
 	exec->wanted = size;
 	return send_size(exec, err);
@@ -209,7 +210,7 @@ void box_exec_taken(struct box_exec *exec)
 	}
 }
 
-/* Where the next piece goes, or BOX_EXEC_INPUTS_MAX. */
+/* The index of a free piece, or BOX_EXEC_INPUTS_MAX. */
 static size_t free_input(const struct box_exec *exec)
 {
 	size_t at = 0;
@@ -225,7 +226,7 @@ bool box_exec_wants_input(const struct box_exec *exec)
 		exec->exec_id[0] != '\0';
 }
 
-/* A command may end, or close its stdin, with input on the way: then it wants no more. */
+/* A command may end or close its stdin while input is in flight: then it wants no more. */
 static void input_answered(
 	void *arg, const struct box_value *data, const struct box_err *err, bool last)
 {
@@ -242,7 +243,7 @@ int box_exec_input(
 	struct box_exec *exec, const void *bytes, size_t len, bool eof, struct box_err *err)
 {
 	if (!box_exec_wants_input(exec)) {
-		return box_err_set(err, BOX_ERR_VALUE, EAGAIN, "no input is wanted now");
+		return box_err_set(err, BOX_ERR_VALUE, EAGAIN, "the command cannot take input now");
 	}
 	struct box_arena *arena = box_arena_new();
 	struct box_value data = box_map_value();
@@ -262,7 +263,7 @@ int box_exec_input(
 	return r;
 }
 
-/* It may have ended while the signal was on its way, which its end tells. */
+/* The command may have ended before the signal arrived; its end shows that. */
 static void signal_answered(
 	void *arg, const struct box_value *data, const struct box_err *err, bool last)
 {
@@ -275,7 +276,7 @@ static void signal_answered(
 int box_exec_signal(struct box_exec *exec, int number, struct box_err *err)
 {
 	if (exec->ended || exec->exec_id[0] == '\0') {
-		return box_err_set(err, BOX_ERR_VALUE, EAGAIN, "the command does not run now");
+		return box_err_set(err, BOX_ERR_VALUE, EAGAIN, "the command is not running");
 	}
 	struct box_arena *arena = box_arena_new();
 	struct box_value data = box_map_value();
@@ -315,7 +316,7 @@ static bool needs_quotes(const char *word)
 	return word[0] == '\0' || word[strspn(word, plain)] != '\0';
 }
 
-/* Between single quotes everything is itself but the single quote. */
+/* Between single quotes only the single quote itself is special. */
 static int append_word(struct box_buf *out, const char *word)
 {
 	if (!needs_quotes(word)) {
@@ -342,7 +343,9 @@ int box_exec_join_words(struct box_buf *out, const char *const *words, size_t co
 	int r = 0;
 	for (size_t i = 0; r == 0 && i < count; i++) {
 		r = i > 0 ? box_buf_append(out, " ", 1) : 0;
-		r = r < 0 ? r : append_word(out, words[i]);
+		if (r == 0) {
+			r = append_word(out, words[i]);
+		}
 	}
 	return r;
 }

@@ -1,5 +1,5 @@
-/* A connection that is made again when it breaks: line_schedule.c decides what is due, and it is done
- * here without blocking.
+/* A connection that is made again when it breaks: line_schedule.c decides what is due, and this file does it
+ * without blocking.
  *
  * There is at most one client at a time, connecting or up, and at most one child of an earlier client; no
  * other child is started before that one has ended. State is changed before an event is called. */
@@ -23,7 +23,7 @@ enum greeting {
 	GREET_ASKED,    /* `__ping` or `box_init` is pending */
 	GREET_PINGED,
 	GREET_DONE,
-	GREET_REFUSED, /* `why` says by what */
+	GREET_REFUSED, /* the reason is in `why` */
 };
 
 struct box_line {
@@ -38,8 +38,8 @@ struct box_line {
 	enum greeting greeting;
 	int64_t ping_seq_id;       /* 0: none is pending */
 	int64_t last_seq_id;       /* of the earlier clients */
-	uint64_t answers;          /* that the schedule knows of */
-	struct box_boxd_child old; /* of an earlier client, until it has ended */
+	uint64_t answers;          /* that were reported to the schedule */
+	struct box_boxd_child old; /* the child of an earlier client, until it has ended */
 	uint64_t old_since_ms;
 	int old_again_ms;
 	struct box_err why; /* code NONE: nothing has failed */
@@ -52,7 +52,7 @@ static int64_t pause_of(const struct box_line *line)
 
 /* --- how it breaks --- */
 
-/* The client has called back all its requests before. */
+/* By now the client has called back for all its requests. */
 static void drop_client(struct box_line *line, const struct box_err *why)
 {
 	struct box_client *client = line->client;
@@ -196,7 +196,7 @@ static void ping(struct box_line *line)
 
 static void do_due(struct box_line *line)
 {
-	/* No child is started before the earlier one has ended, however late that is. */
+	/* No child is started before the earlier one has ended, even if that takes long. */
 	while (line->old.pid == 0) {
 		switch (box_line_schedule_due(&line->schedule, box_clock_ms())) {
 		case BOX_LINE_NOTHING:
@@ -239,7 +239,7 @@ void box_line_step(struct box_line *line)
 	}
 }
 
-/* --- for a loop --- */
+/* --- for an event loop --- */
 
 int box_line_fd(const struct box_line *line)
 {

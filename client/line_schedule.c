@@ -1,6 +1,6 @@
-/* The decisions of a line: a clock's time and what happened go in, what is due comes out.
- * A connection that did not last one ping interval was none: the pauses go on growing, so that a
- * runtime that dies of its start is not started every few seconds for ever. */
+/* The decisions of a line: times and events go in, what is due comes out. A connection that did not last for
+ * one ping interval does not reset the pauses, so that a runtime that crashes at its start is not started
+ * every few seconds for ever. */
 #include "client/line_schedule.h"
 
 static const struct box_line_times usual = {
@@ -69,7 +69,7 @@ void box_line_schedule_init_up(
 	go_up(state, now_ms);
 }
 
-/* xorshift64: no secret, only not the same for all. */
+/* xorshift64: not for secrets, it only has to differ between clients. */
 static uint64_t next_random(struct box_line_schedule *state)
 {
 	state->random ^= state->random << 13;

@@ -102,7 +102,7 @@ static bool may_return(const struct box_err *err)
 	return err->code == BOX_ERR_RUNTIME_UNAVAILABLE && err->errnum != EPROTO;
 }
 
-static void broke_off(struct box_relay *relay, const struct box_err *why)
+static void connection_broke(struct box_relay *relay, const struct box_err *why)
 {
 	uint64_t now = box_clock_ms();
 	struct box_err err = *why;
@@ -303,12 +303,12 @@ void box_relay_step(struct box_relay *relay)
 	}
 	if (relay->connection.wire.fd < 0) {
 		if (box_clock_ms() >= relay->again_ms && dial(relay, &err) < 0) {
-			broke_off(relay, &err);
+			connection_broke(relay, &err);
 		}
 		return;
 	}
 	if (receive(relay, &err) < 0) {
-		broke_off(relay, &err);
+		connection_broke(relay, &err);
 	}
 }
 

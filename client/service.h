@@ -1,18 +1,18 @@
-/* The service: what a bot platform does around a runtime, so that its own code only says what to run.
+/* The service: what a bot platform needs around a runtime, so that its own code only says what to run.
  *
- *   struct box_service_options options = {.config = &box_map};
+ *   struct box_service_options options = {.config = &map};
  *   struct box_service *service;
  *   if (box_service_open(&options, &service, &err) < 0) { ... the configuration is wrong ... }
  *   struct box_service_run run = {.spec = &spec, .query = &query};   // spec: {"cmd": "ls"}
  *   if (box_service_exec(service, &run, 300000, arena, &result, &err) < 0) { ... }
  *
- * It is configured by the `box` map that LangBot has (docs/libbox.md). It holds a line to the runtime,
- * or none when `enabled` is false: then nothing is started or dialled. A run gets its session id from
- * a template, its members from a profile, its folder from the default workspace, and mounts from the
- * skills of the query; folders outside of the allowed roots are refused, the workspace's size is looked
- * at before and after, and long output is cut. The last errors are kept.
+ * It is configured by LangBot's `box` map (docs/libbox.md). It holds a line to the runtime, or none if
+ * `enabled` is false: then nothing is started or dialled. A run gets its session id from a template, its
+ * members from a profile, its folder from the default workspace, and mounts from the query's skills.
+ * Folders outside the allowed roots are refused, the workspace's size is checked before and after, and
+ * long output is cut. The last errors are remembered.
  *
- * One service is one tenant. As a line, it is used from one thread, and waits only where that is said.
+ * One service is one tenant. Like a line, it is used from one thread, and waits only where a comment says so.
  */
 #pragma once
 
@@ -23,24 +23,24 @@
 struct box_service;
 
 struct box_service_options {
-	/* How the runtime is reached. `config` in it is not used. An endpoint that is not named here is
-	 * the map's `runtime.endpoint`. */
+	/* How the runtime is reached; `config` in it is not used. If it names no endpoint, the map's
+	 * `runtime.endpoint` is used. */
 	struct box_line_options line;
-	/* Or a line that is there already, as of box_line_adopt, in place of all that. It becomes the
-	 * service's, also when this fails. */
+	/* Or an existing line, as from box_line_adopt, instead of all that. The service takes it over, even
+	 * if it fails to open. */
 	struct box_line *given;
-	/* The `box` map, or LangBot's whole configuration with `box` and `system` in it; NULL: nothing is
-	 * set. Copied. */
+	/* The `box` map, or LangBot's whole configuration with `box` and `system` in it; NULL: all defaults.
+	 * Copied. */
 	const struct box_value *config;
 	const char *working_folder; /* relative paths start here; NULL: ours */
 };
 
-/* Reads the configuration and, where both sides share a file system, makes the default workspace.
- * Whether a runtime is there is no question yet: the line connects with the first steps. -EINVAL and
- * others when the configuration cannot work. */
+/* Reads the configuration and, if both sides share a file system, creates the default workspace. The runtime
+ * need not be running: the line connects with the first steps. -EINVAL and others if the configuration cannot
+ * work. */
 int box_service_open(const struct box_service_options *options, struct box_service **ret_service,
 	struct box_err *err);
-/* Runs under way are forgotten without a callback. NULL is fine. */
+/* Drops pending runs without a callback. NULL is fine. */
 void box_service_close(struct box_service *service);
 static inline void box_service_close_p(struct box_service **service)
 {
@@ -50,39 +50,39 @@ static inline void box_service_close_p(struct box_service **service)
 bool box_service_is_enabled(const struct box_service *service);
 /* The line, for all other actions; NULL when disabled. */
 struct box_line *box_service_line(struct box_service *service);
-/* The folder that boxes have unless they ask for another; NULL: none. */
+/* The workspace folder of boxes that do not request another; NULL: none. */
 const char *box_service_default_workspace(const struct box_service *service);
 
-/* What is to be run. Nothing of it is needed after the call. */
+/* What is to be run. Nothing in it is needed after the call. */
 struct box_service_run {
-	const struct box_value *spec;   /* of a box spec, what the caller has to say */
+	const struct box_value *spec;   /* the members of a box spec that the caller sets */
 	const struct box_value *query;  /* {query_id, launcher_type, ...}; may be NULL */
 	const char *session_template;   /* the caller's; NULL: the operator's */
 	const char *profile;            /* by name; NULL: the operator's choice */
-	const struct box_value *skills; /* of this query, as box_list_skills tells them; or NULL */
-	bool create_only;               /* box_create_session in place of box_exec */
+	const struct box_value *skills; /* of this query, as from box_list_skills; or NULL */
+	bool create_only;               /* box_create_session instead of box_exec */
 };
 
-/* The answer is the runtime's, with `ok` and `backend`, with stdout and stderr cut and stdout_truncated
- * and stderr_truncated, and `notes`, a list of texts: what was asked and not done. In `answered` data
- * is good until that returns. Refusals that need no runtime come from the call itself; all errors are
- * kept. */
+/* The answer is the runtime's, with `ok` and `backend` added, stdout and stderr cut, stdout_truncated and
+ * stderr_truncated, and `notes`, a list of texts: what was requested and not done. In `answered` data is
+ * valid until that returns. Refusals that need no runtime are returned by the call itself; all errors are
+ * remembered. */
 int box_service_submit(struct box_service *service, const struct box_service_run *run,
 	box_client_answered *answered, void *arg, int64_t *ret_id, struct box_err *err);
-/* Its callback is not called any more; a command is ended. */
+/* Cancels a run: its callback is not called any more; a command is ended. */
 void box_service_cancel(struct box_service *service, int64_t id);
-/* The same, and waits; also for a line that is being made for the first time. -ETIMEDOUT. */
+/* The same, blocking, also while the line connects for the first time. -ETIMEDOUT. */
 int box_service_exec(struct box_service *service, const struct box_service_run *run, int timeout_ms,
 	struct box_arena *arena, struct box_value *ret_result, struct box_err *err);
 
-/* What would be sent for it, and the notes: nothing is. For people, and for tests. */
+/* Builds what would be sent for a run, and the notes, without sending it. For people, and for tests. */
 int box_service_explain(struct box_service *service, const struct box_service_run *run,
 	struct box_arena *arena, struct box_value *ret_spec, struct box_value *ret_notes,
 	struct box_err *err);
 
 /* {state: "disabled" | "unreachable" | "no_backend" | "well", available, enabled, profile,
- * recent_error_count, connector_error, and what the runtime says of itself}. Never an error: that is
- * a state. The second one waits, at most timeout_ms. */
+ * recent_error_count, connector_error, and the runtime's own status}. Never an error: a failure is a
+ * state. The second one waits, at most timeout_ms. */
 int box_service_submit_status(struct box_service *service, box_client_answered *answered, void *arg,
 	int64_t *ret_id, struct box_err *err);
 struct box_value box_service_status(
@@ -90,20 +90,20 @@ struct box_value box_service_status(
 
 /* The last 50 errors, oldest first: {timestamp, type, message, query_id}. */
 struct box_value box_service_errors(const struct box_service *service, struct box_arena *arena);
-/* Known profiles, each a map with its name; `own` is the map `local.profiles`, or NULL. With a name
- * only that one; when there is none such, err lists the known ones. */
+/* The known profiles, each a map with its name; `own` is the map `local.profiles`, or NULL. With a name only
+ * that one; if it does not exist, err lists the known names. */
 int box_service_profiles(struct box_arena *arena, const struct box_value *own, const char *name,
 	struct box_value *ret_list, struct box_err *err);
 
-/* --- a loop of the caller's: as a line's --- */
+/* --- for a program with its own event loop: as with a line --- */
 
 int box_service_fd(const struct box_service *service);
 short box_service_poll_events(const struct box_service *service);
 int box_service_timeout_ms(const struct box_service *service);
 void box_service_step(struct box_service *service);
-/* One turn that waits. 0, or -EINTR. */
+/* Waits until something happens, and handles it. 0, or -EINTR. */
 int box_service_wait(struct box_service *service, int timeout_ms);
-/* Until the line is up. At once -ECANCELED when disabled; -ETIMEDOUT with the last reason. */
+/* Waits until the line is up. -ECANCELED at once if disabled; -ETIMEDOUT with the last reason. */
 int box_service_wait_up(struct box_service *service, int timeout_ms, struct box_err *err);
 
 #pragma GCC visibility pop

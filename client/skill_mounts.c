@@ -1,4 +1,4 @@
-/* Which skills can be mounted, and where. The builder is pure: who asks says what is here. */
+/* Decides which skills can be mounted, and where. Pure: the caller's function checks which folders exist. */
 #include "client/skill_mounts.h"
 
 #include <sys/stat.h>
@@ -7,7 +7,7 @@
 #include "base/table.h"
 #include "base/utf8.h"
 
-#define TOLD_BYTES 200 /* of a stranger's text, in a warning */
+#define SHOWN_BYTES 200 /* of an untrusted text, in a warning */
 
 static bool name_valid(struct box_str name)
 {
@@ -28,9 +28,9 @@ static struct box_str text_of(const struct box_value *skill, const char *key)
 	return value && value->type == BOX_STR ? value->str : (struct box_str){"", 0};
 }
 
-static int told_len(struct box_str text)
+static int shown_len(struct box_str text)
 {
-	return (int)(text.len < TOLD_BYTES ? text.len : box_utf8_floor(text.bytes, TOLD_BYTES));
+	return (int)(text.len < SHOWN_BYTES ? text.len : box_utf8_floor(text.bytes, SHOWN_BYTES));
 }
 
 /* NULL, or why it is not mounted. */
@@ -41,11 +41,11 @@ static const char *refusal(struct box_arena *arena, struct box_str root,
 		return "it has no package folder";
 	}
 	if (box_str_has_nul(root) || root.len >= BOX_PATH_MAX) {
-		return "its package folder is no path";
+		return "its package folder is not a valid path";
 	}
 	if (options->shares_filesystem &&
 		!options->is_here(options->arg, box_arena_strndup(arena, root.bytes, root.len))) {
-		return "its package folder is not here";
+		return "its package folder does not exist here";
 	}
 	return NULL;
 }
@@ -55,7 +55,7 @@ static void warn(struct box_arena *arena, struct box_value *warnings, struct box
 {
 	box_list_add(arena, warnings,
 		box_cstr(box_arena_printf(arena, "Skill \"%.*s\" is not mounted: %s%s%.*s",
-			told_len(name), name.bytes, why, root.len > 0 ? ": " : "", told_len(root),
+			shown_len(name), name.bytes, why, root.len > 0 ? ": " : "", shown_len(root),
 			root.bytes)));
 }
 
@@ -84,8 +84,8 @@ void box_skill_mounts(struct box_arena *arena, const struct box_value *skills,
 	for (uint32_t i = 0; i < count; i++) {
 		struct box_str name = text_of(&list->items[i], "name");
 		struct box_str root = box_str_strip(text_of(&list->items[i], "package_root"));
-		const char *why = !name_valid(name)   ? "that is no name of a skill"
-			: box_table_get(&taken, name) ? "another one of that name is"
+		const char *why = !name_valid(name)   ? "not a valid skill name"
+			: box_table_get(&taken, name) ? "another skill has that name"
 						      : refusal(arena, root, options);
 		if (why) {
 			warn(arena, &warnings, name, why, root);
@@ -99,7 +99,7 @@ void box_skill_mounts(struct box_arena *arena, const struct box_value *skills,
 	*ret_warnings = warnings;
 }
 
-/* --- on our own disk --- */
+/* --- on the local disk --- */
 
 static bool folder_is_here(void *arg, const char *package_root)
 {

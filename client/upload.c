@@ -1,5 +1,5 @@
-/* A file on its way to the runtime by `__file_chunk`: a few pieces ahead, in order. The runtime
- * takes them in the order they are sent, so an answer only makes room for the next. */
+/* Uploads a file to the runtime by `__file_chunk`, with a few pieces in flight. The runtime handles pieces in
+ * the order in which they are sent, so an answer only makes room for the next. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 
 struct piece {
 	struct box_upload *upload;
-	int64_t seq_id; /* 0: none is under way */
+	int64_t seq_id; /* 0: none is pending */
 };
 
 struct box_upload {
@@ -156,7 +156,7 @@ int box_upload(struct box_line *line, const void *bytes, size_t len,
 	if (r == 0 && box_line_wait_for(line, &waiting.done, WAIT_MS) < 0) {
 		box_upload_cancel(upload);
 		return box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, ETIMEDOUT,
-			"the upload was not taken within %d ms", WAIT_MS);
+			"the upload was not accepted within %d ms", WAIT_MS);
 	}
 	if (r == 0 && waiting.result == 0) {
 		memcpy(ret_file_key, waiting.key, sizeof(waiting.key));

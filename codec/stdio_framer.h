@@ -21,7 +21,7 @@ char *box_stdio_framer_space(struct box_stdio_framer *framer, size_t *ret_len);
 void box_stdio_framer_filled(struct box_stdio_framer *framer, size_t len);
 
 enum box_stdio_framer_result {
-	BOX_STDIO_FRAMER_MORE,    /* no complete message: read on */
+	BOX_STDIO_FRAMER_MORE, /* no complete message: read on */
 	BOX_STDIO_FRAMER_MESSAGE, /* *ret_message is the caller's; free its arena with box_arena_free */
 	BOX_STDIO_FRAMER_IGNORED, /* dropped an invalid line, *ret_why is the reason: log it, go on */
 	BOX_STDIO_FRAMER_BROKEN, /* the stream cannot continue, *ret_why is the reason: close it */

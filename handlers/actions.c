@@ -1,4 +1,4 @@
-/* The table of protocol/actions.def as the dispatcher reads it. */
+/* The table of protocol/actions.def in the form that the dispatcher reads. */
 #include "handlers/actions.h"
 
 #include <string.h>
@@ -29,7 +29,7 @@ const struct box_action box_actions[] = {
 #include "protocol/actions.def"
 };
 
-/* The features that rows name are those there are. */
+/* Every feature that a row names must exist. */
 enum feature {
 	SINCE_REFERENCE,
 #define FEATURE(NAME) SINCE_##NAME,
@@ -40,8 +40,7 @@ enum feature {
 #include "protocol/actions.def"
 /* clang-format on */
 
-_Static_assert(
-	BOX_COUNT_OF(box_actions) <= BOX_METRICS_ACTIONS_MAX, "metrics count every action");
+_Static_assert(BOX_COUNT_OF(box_actions) <= BOX_METRICS_ACTIONS_MAX, "metrics count every action");
 
 const size_t box_actions_count = BOX_COUNT_OF(box_actions);
 

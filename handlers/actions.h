@@ -1,4 +1,4 @@
-/* The table of actions, of which protocol/actions.def has the rows, and the handlers that it names. */
+/* The table of actions, with the rows of protocol/actions.def, and the handlers that it names. */
 #pragma once
 
 #include <stddef.h>
@@ -12,7 +12,7 @@ enum box_action_scope {
 	BOX_SCOPE_TENANT, /* acts for a workspace, of which it must know the generation */
 };
 
-/* Which of a connection's allowances a request counts against. */
+/* Which of a connection's limits a request counts against. */
 enum box_action_lane {
 	BOX_LANE_REQUEST,
 	BOX_LANE_CANCEL,
@@ -36,7 +36,7 @@ struct box_action {
 	bool sandbox; /* refused under admission while isolation is not ready */
 	void (*handle)(struct box_request *request);
 	struct box_action_field fields[BOX_ACTION_FIELDS_MAX + 1]; /* name NULL ends them */
-	bool claims; /* changes something: the first one makes its instance the trusted one */
+	bool claims; /* changes state: the first such request makes its instance the trusted one */
 };
 
 extern const struct box_action box_actions[];

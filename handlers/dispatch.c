@@ -31,7 +31,7 @@ struct box_dispatch {
 	struct box_list peers;
 	struct box_table streams;
 	const struct box_request
-		*handled; /* by its handler right now, and not ended yet; or NULL */
+		*handled; /* the request whose handler is running and has not ended it; or NULL */
 };
 
 struct box_peer {
@@ -41,7 +41,7 @@ struct box_peer {
 	bool parent;
 	void *connection;
 	bool is_operator;
-	char *instance; /* which it speaks for, NULL: the trusted one */
+	char *instance; /* the instance it speaks for; NULL: the trusted one */
 	struct box_list requests;
 	size_t under_way[BOX_LANE_COUNT];
 	struct box_transfers *files;
@@ -176,7 +176,7 @@ static void request_end(struct box_request *request, enum box_metrics_result res
 	box_arena_free(request->arena);
 }
 
-/* The answer to a request of a generation that is stale by now is not sent. */
+/* A request whose generation has become stale gets no answer. */
 static int check_still_current(const struct box_request *request, struct box_err *err)
 {
 	if (request->action->scope != BOX_SCOPE_TENANT) {
@@ -213,7 +213,7 @@ void box_request_reply(struct box_request *request, const struct box_value *data
 	}
 }
 
-/* In an arena of its own: a stream may never end, and its request's arena with it. */
+/* Uses an arena of its own: a stream may never end, and neither may its request's arena. */
 static int send_part(struct box_request *request, const struct box_value *data, int64_t index,
 	const char *chunk_status)
 {

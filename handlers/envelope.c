@@ -73,7 +73,7 @@ enum box_envelope_kind box_envelope_classify(const struct box_value *message, co
 		return BOX_ENVELOPE_IGNORED;
 	}
 	if (box_map_get(message, "code")) {
-		*ret_why = "the message is an answer, but nothing was asked";
+		*ret_why = "the message is an answer without a request";
 		return BOX_ENVELOPE_IGNORED;
 	}
 	if (!box_map_get(message, "action")) {

@@ -1,4 +1,4 @@
-/* The envelope of a request, checked and typed. Pure. */
+/* The envelope of a request, checked and converted. Pure. For dispatch.c. */
 #pragma once
 
 #include <stdbool.h>
@@ -19,12 +19,12 @@ struct box_envelope {
 
 enum box_envelope_kind {
 	BOX_ENVELOPE_REQUEST,
-	BOX_ENVELOPE_IGNORED, /* not a map, an answer, or of no known kind: *ret_why for the log */
+	BOX_ENVELOPE_IGNORED, /* not a map, an answer, or of an unknown kind: *ret_why is for the log */
 };
 
 enum box_envelope_kind box_envelope_classify(const struct box_value *message, const char **ret_why);
 
-/* The seq_id to answer with: as it was sent when it is a number or a short text, else -1. */
+/* The seq_id for the answer: as it was sent if it is a number or a short text, otherwise -1. */
 struct box_value box_envelope_seq(const struct box_value *message);
 
 /* 0, or -EINVAL with BOX_ERR_ENVELOPE. */

@@ -1,9 +1,9 @@
 /* box_exec_stream and the requests about a command that it runs: commands with live output.
  *
- * Output goes out as parts of one answer as it comes. What the client, its connection or its
+ * Output is sent as parts of one answer as it arrives. What the client, its connection or its
  * acknowledgements do not accept yet is held here, never more than the credit of the backend; a slow
  * reader therefore blocks the command in the end, and no output is lost. Input, signals and the size of
- * the terminal come in requests of their own, possibly on another connection of the same workspace. */
+ * the terminal arrive in requests of their own, possibly on another connection of the same workspace. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,11 +37,11 @@ struct exec_stream {
 	struct box_list pieces;
 	size_t piece_count;
 	bool flushing;
-	bool exited; /* the command has ended, with: */
+	bool exited; /* the command has ended, with these results */
 	struct box_backend_exec_outcome outcome;
 };
 
-/* Bytes of stdout or stderr that wait to go out. */
+/* Bytes of stdout or stderr that wait to be sent. */
 struct piece {
 	struct box_list links;
 	bool is_stderr;
@@ -91,7 +91,7 @@ static void send_exit(struct exec_stream *stream)
 	box_request_send_event(stream->request, &event);
 }
 
-/* Sends what may be sent; after the last piece the end of the command, and then the stream is gone. */
+/* Sends what may be sent; after the last piece the end of the command, which frees the stream. */
 static void flush(struct exec_stream *stream)
 {
 	/* Sending may find that there is room again and call this function. */

@@ -1,5 +1,5 @@
-/* Work on files in boxes: the actions that have one answer, and what they share with box_file_watch
- * (file_watch.c). Uploads by __file_chunk are another thing: transfers.c. */
+/* Handlers for files in boxes: the actions that have one answer, and what they share with box_file_watch
+ * (file_watch.c). Uploads by __file_chunk are in transfers.c. */
 #include "handlers/file_actions.h"
 
 #include <errno.h>
@@ -16,9 +16,9 @@
 
 #define MODE_MAX 0777
 
-/* --- what all of them share, with file_watch.c too --- */
+/* --- shared by all of them and by file_watch.c --- */
 
-/* Called when the session is there: only the session knows where its workspace is mounted. */
+/* Called once the session exists: only the session knows where its workspace is mounted. */
 static int prepare(void *arg, const struct box_spec *session_spec,
 	struct box_backend_file_request *ret_ask, struct box_err *err)
 {
@@ -87,7 +87,7 @@ void box_file_action_add_text(struct box_arena *arena, struct box_value *map, co
 	}
 }
 
-/* --- what is asked --- */
+/* --- reading requests --- */
 
 static struct box_file_action *asked_new(struct box_request *request, enum box_file_kind kind)
 {
@@ -139,9 +139,9 @@ static void begin(
 	(void)box_file_action_begin(request, request->work, done);
 }
 
-/* --- what is answered --- */
+/* --- building answers --- */
 
-/* True: it failed, and the client was told. */
+/* True if it failed, and the client got the error. */
 static bool failed(struct box_request *request, const struct box_file_outcome *outcome,
 	const struct box_err *err)
 {

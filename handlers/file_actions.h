@@ -1,5 +1,5 @@
-/* Work on files in boxes: what file_actions.c (the actions with one answer) offers to file_watch.c (the one
- * that streams). */
+/* Handlers for files in boxes: what file_actions.c (the actions with one answer) offers to file_watch.c (the
+ * one that streams). */
 #pragma once
 
 #include "handlers/request.h"
@@ -8,7 +8,7 @@
 struct box_file_action {
 	struct box_session_file file; /* its `ask` is complete once there is a session */
 	char physical_id[BOX_PHYSICAL_ID_SIZE];
-	struct box_session_op *op; /* what serves it */
+	struct box_session_op *op; /* the operation that serves it */
 	struct box_str path;       /* as the client wrote them */
 	struct box_str to;
 	const char *path_field;

@@ -64,7 +64,7 @@ static void send_event(struct watch *watch, const struct box_file_event *event)
 	box_request_send_event(watch->request, &map);
 }
 
-/* Sends what may be sent; after the last event the end, and then the watch is gone. */
+/* Sends what may be sent; after the last event the end, which frees the watch. */
 static void flush(struct watch *watch)
 {
 	/* Sending may find that there is room again and call this function. */

@@ -29,7 +29,7 @@ struct box_peer_ops {
 
 /* The client, as its transport has identified it. */
 struct box_peer_identity {
-	bool parent; /* the process that has started this one */
+	bool parent; /* the process that started this one */
 	/* It came over the operator's own socket: it works in every instance, and claims none. */
 	bool is_operator;
 	/* The instance that it speaks for, copied; NULL: the trusted one. Contexts of other instances are
@@ -58,7 +58,7 @@ bool box_peer_is_parent(const struct box_peer *peer);
 
 struct box_transfers *box_peer_transfers(struct box_peer *peer);
 
-/* Where its reads of files in boxes wait for their turn. */
+/* The queue in which its file reads wait for their turn. */
 struct box_read_queue *box_peer_read_queue(struct box_peer *peer);
 
 /* Cancels the request with this seq_id on the connection of `asker`, if it was made for the same workspace

@@ -1,4 +1,4 @@
-/* Reads of files wait for their turn here. */
+/* Queues file reads of one connection, and starts them in order. */
 #include "handlers/read_queue.h"
 
 #include "base/limits.h"

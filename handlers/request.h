@@ -28,7 +28,7 @@ struct box_request {
 	struct box_arena *arena; /* of the message; answers are built in it too */
 	const struct box_value *data;
 	struct box_context context; /* tenant actions only */
-	bool is_operator;           /* asked over the operator's own socket */
+	bool is_operator;           /* received over the operator's own socket */
 	struct box_value seq;
 	int codec; /* the transport's, for the answer */
 	uint64_t started_us;
@@ -36,13 +36,13 @@ struct box_request {
 	int64_t parts_sent; /* the index of the last part of a stream */
 	int64_t parts_acked;
 	void (*cancel)(struct box_request *request);
-	/* More may be sent on the connection again; NULL for what does not stream. */
+	/* More may be sent on the connection again; NULL for requests that do not stream. */
 	void (*drained)(struct box_request *request);
 	void *work; /* the handler's, for these two */
 };
 
-/* Sends a part of a streamed answer; `index` 0: not numbered. The request stays under way. 0, or
- * negative when the connection is going. */
+/* Sends a part of a streamed answer; `index` 0: not numbered. The request stays pending. 0, or negative if
+ * the connection is closing. */
 int box_request_send_part(struct box_request *request, const struct box_value *data, int64_t index);
 /* Sends the closing part, which is empty, and ends the request. */
 void box_request_end_parts(struct box_request *request);

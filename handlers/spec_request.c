@@ -67,7 +67,7 @@ static void add_skill(struct box_arena *arena, struct box_spec *spec, const char
 	spec->mount_count = count;
 }
 
-/* Why the skill cannot be mounted; under admission the answer does not say which skills exist. */
+/* Why the skill cannot be mounted; under admission the answer does not reveal which skills exist. */
 static struct box_err why_no_skill(const struct box_request *request, const struct box_err *err)
 {
 	struct box_err why;

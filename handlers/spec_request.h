@@ -17,18 +17,18 @@ struct box_spec_request {
 	struct box_request *request;
 	void (*go)(struct box_request *request, struct box_spec_request *asked);
 	void *work;                /* of the request, while the skill is looked up */
-	struct box_session_op *op; /* what serves it */
+	struct box_session_op *op; /* the operation that serves it */
 };
 
-/* Reads the spec in `data` and checks all that can be checked without a box. */
+/* Reads the spec in `data`, and checks everything that can be checked without a box. */
 int box_spec_request_read(struct box_request *request, const struct box_value *data,
 	struct box_spec_request *ret_asked, struct box_err *err);
 /* The same, and the spec must have a command. */
 int box_spec_request_read_command(struct box_request *request, const struct box_value *data,
 	struct box_spec_request *ret_asked, struct box_err *err);
 
-/* Calls `go` when the skill that the spec names is among its mounts: at once when it names none. Until then
- * the request can be cancelled. A skill that does not exist fails the request. */
+/* Calls `go` once the skill that the spec names is among its mounts: at once if it names none. Until then the
+ * request can be cancelled. A skill that does not exist fails the request. */
 void box_spec_request_find_skill(struct box_request *request, struct box_spec_request *asked,
 	void (*go)(struct box_request *request, struct box_spec_request *asked));
 

@@ -13,7 +13,7 @@ struct box_transfers;
 struct box_transfers_chunk {
 	struct box_str key;
 	int64_t index;
-	int64_t amount; /* of chunks */
+	int64_t amount; /* number of chunks */
 	struct box_str bytes;
 };
 
@@ -25,7 +25,6 @@ void box_transfers_free(struct box_transfers *files);
 int box_transfers_take_chunk(struct box_transfers *files, const struct box_transfers_chunk *chunk,
 	int64_t max_file_bytes, struct box_err *err);
 
-/* The file of this key, all of whose chunks have come: from now on it is the caller's. 0, or
- * BOX_ERR_VALUE. */
+/* Takes the complete file of this key, which becomes the caller's. 0, or BOX_ERR_VALUE. */
 int box_transfers_take(
 	struct box_transfers *files, struct box_str key, int *ret_fd, struct box_err *err);

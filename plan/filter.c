@@ -196,7 +196,10 @@ static int emit_match(
 	struct box_filter *program, struct edges *edges, const struct box_filter_match *match)
 {
 	int r = emit_load(program, match->arg, match->mask);
-	r = r < 0 ? r : add_edge(edges, program->count, false, CASE_FAILS);
+	if (r < 0) {
+		return r;
+	}
+	r = add_edge(edges, program->count, false, CASE_FAILS);
 	return r < 0 ? r
 		     : emit(program,
 			       (struct sock_filter)BPF_JUMP(
@@ -244,11 +247,15 @@ static int emit_case(struct box_filter *program, const struct box_filter_case *w
 	if (r == 0 && wanted->list.count > 0) {
 		r = emit_list(program, &edges, &wanted->list);
 	}
-	r = r < 0 ? r : put_label(program, &edges, CASE_HOLDS);
-	r = r < 0 ? r
-		  : emit(program,
-			    (struct sock_filter)BPF_STMT(
-				    BPF_RET | BPF_K, action_of(wanted->verdict)));
+	if (r < 0) {
+		return r;
+	}
+	r = put_label(program, &edges, CASE_HOLDS);
+	if (r < 0) {
+		return r;
+	}
+	r = emit(
+		program, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, action_of(wanted->verdict)));
 	return r < 0 ? r : put_label(program, &edges, CASE_FAILS);
 }
 
@@ -322,7 +329,10 @@ static int find_spans(const struct box_filter_rule *const rules[NUMBERS], struct
 	}
 	if (r == 0 && seccomp_arch_native() == SCMP_ARCH_X86_64) {
 		r = add_numbers(spans, leaves, X32, SECCOMP_RET_KILL_PROCESS, NULL);
-		r = r < 0 ? r : add_numbers(spans, leaves, NO_CALL, action_of(ENOSYS), NULL);
+		if (r < 0) {
+			return r;
+		}
+		r = add_numbers(spans, leaves, NO_CALL, action_of(ENOSYS), NULL);
 	}
 	return r;
 }
@@ -350,11 +360,12 @@ static int emit_leaves(struct box_filter *program, const struct edges *edges, st
 		struct leaf *leaf = &leaves->list[i];
 		leaf->at = program->count;
 		r = put_label(program, edges, i);
-		r = r < 0 ? r
-			  : emit(program,
-				    leaf->rule ? (struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA, 0)
-					       : (struct sock_filter)BPF_STMT(
-							 BPF_RET | BPF_K, leaf->action));
+		if (r == 0) {
+			r = emit(program,
+				leaf->rule ? (struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA, 0)
+					   : (struct sock_filter)BPF_STMT(
+						     BPF_RET | BPF_K, leaf->action));
+		}
 	}
 	return r;
 }
@@ -364,8 +375,14 @@ static int emit_all(
 {
 	struct edges edges = {.count = 0};
 	int r = emit_head(program);
-	r = r < 0 ? r : emit_tree(program, &edges, spans->list, spans->count);
-	r = r < 0 ? r : emit_leaves(program, &edges, leaves);
+	if (r < 0) {
+		return r;
+	}
+	r = emit_tree(program, &edges, spans->list, spans->count);
+	if (r < 0) {
+		return r;
+	}
+	r = emit_leaves(program, &edges, leaves);
 	for (size_t i = 0; r == 0 && i < leaves->count; i++) {
 		const struct leaf *leaf = &leaves->list[i];
 		if (leaf->rule) {
@@ -394,7 +411,9 @@ int box_filter_compile(
 	struct box_filter program = {
 		.instructions = calloc(BPF_MAXINSNS, sizeof(struct sock_filter))};
 	r = program.instructions ? find_spans(rules, &spans, &leaves) : -ENOMEM;
-	r = r < 0 ? r : emit_all(&program, &spans, &leaves, kind.network);
+	if (r == 0) {
+		r = emit_all(&program, &spans, &leaves, kind.network);
+	}
 	if (r < 0) {
 		box_filter_free(&program);
 		return box_err_set(err, BOX_ERR_OS, -r, "seccomp: no program for %s: %s",

@@ -23,8 +23,9 @@
 #define PIDS_MAX (1U << 22)          /* the kernel's maximum */
 #define CPU_MILLI_MAX 8192000U       /* as many processors as a kernel can be built for */
 #define GUEST_OPEN_FILES 16384       /* per process in a microVM, which has its own kernel */
-#define OWN_PROCESSES 2      /* box-init and its mounter, in addition to commands */
-#define GUEST_LANDLOCK_ABI 5 /* the newest that box-init knows; it uses what the guest's kernel has */
+#define OWN_PROCESSES 2              /* box-init and its mounter, in addition to commands */
+#define GUEST_LANDLOCK_ABI \
+	5 /* the newest that box-init knows; it uses what the guest's kernel has */
 
 /* All sizes are far below overflow, because memory is clamped first. */
 static uint64_t share_of(uint64_t memory_bytes, unsigned parts, uint64_t at_least)

@@ -86,10 +86,10 @@ struct box_policy {
 	struct box_policy_roots narrower; /* a client's; none: no restriction. May change */
 	char skills_root[BOX_PATH_MAX];   /* the skill store; "": none */
 	char client_skills[BOX_PATH_MAX]; /* protected like it, or ""; may change */
-	uint32_t profile;  /* the minimum filter: with STRICT every box is strict */
-	uint32_t degraded; /* not 0: boxes may run without limits if there are no cgroups */
-	char rootfs[BOX_PATH_MAX];     /* "" for the host's own system folders */
-	uint64_t artifact_bytes;       /* memory for artifacts; 0: the default */
+	uint32_t profile;                 /* the minimum filter: with STRICT every box is strict */
+	uint32_t degraded;         /* not 0: boxes may run without limits if there are no cgroups */
+	char rootfs[BOX_PATH_MAX]; /* "" for the host's own system folders */
+	uint64_t artifact_bytes;   /* memory for artifacts; 0: the default */
 	uint64_t artifact_share_bytes; /* of that, for one workspace; 0: all */
 	uint64_t reserve_bytes;        /* of the host's memory: no new box when less is free */
 	uint32_t image_count;
@@ -104,11 +104,11 @@ struct box_root_entry {
 
 /* What was found on this host by trying. */
 struct box_plan_host {
-	bool root;        /* we are root in the relevant user namespace: many ids */
-	bool id_ranges;   /* BOX_PLAN_ID_COUNT ids for each box */
-	bool cgroups;     /* limits hold */
-	int landlock_abi; /* 0: none */
-	bool network;     /* boxes can have one */
+	bool root;                 /* we are root in the relevant user namespace: many ids */
+	bool id_ranges;            /* BOX_PLAN_ID_COUNT ids for each box */
+	bool cgroups;              /* limits hold */
+	int landlock_abi;          /* 0: none */
+	bool network;              /* boxes can have one */
 	char network_missing[256]; /* why not */
 	char cgroups_missing[256];
 	struct box_root_entry root_entries[BOX_ROOT_ENTRIES_MAX];
@@ -174,7 +174,8 @@ struct box_plan_rule {
 
 struct box_plan_id_map {
 	uint32_t inside;
-	uint32_t count; /* 1 or BOX_PLAN_ID_COUNT; the outside ids are chosen when the box is made */
+	uint32_t
+		count; /* 1 or BOX_PLAN_ID_COUNT; the outside ids are chosen when the box is made */
 };
 
 /* Of a microVM: values for the guest and for box-vmm. */

@@ -61,24 +61,25 @@ enum box_boxd_kind {
 	BOX_BOXD_OPEN_STORE,    /* starts box-skills in the folder of the skill store */
 	BOX_BOXD_MEASURE_FOLDER,
 	BOX_BOXD_MEASURE_BOX,
-	BOX_BOXD_OPEN_PROCESS_CGROUP,  /* limits the memory of one process; repeated: the same group */
+	BOX_BOXD_OPEN_PROCESS_CGROUP, /* limits the memory of one process; repeated: the same group */
 	BOX_BOXD_CLOSE_PROCESS_CGROUP, /* it is removed when empty, at the latest with its box */
-	BOX_BOXD_PROBE_MICROVMS,  /* whether microVMs can run; may boot a guest */
+	BOX_BOXD_PROBE_MICROVMS,       /* whether microVMs can run; may boot a guest */
 	BOX_BOXD_TOKENS_ACCEPTED, /* the text of TOKENS is valid: the next box-rpc gets it too */
 	BOX_BOXD_QUERY_HOST,      /* answered by HOST */
 	BOX_BOXD_CHECK_PATH, /* what is at a path of the configuration; only with --check-config */
 };
 
 enum box_boxd_start_flag {
-	BOX_BOXD_START_STDIO = 1 << 0,         /* fds 0 and 1 are a connection */
-	BOX_BOXD_START_HAS_FILE = 1 << 1,      /* fd: --config */
-	BOX_BOXD_START_HAS_VARIABLE = 1 << 2,  /* fd: LANGBOT_BOX_CONFIG */
-	BOX_BOXD_START_HAS_STATE = 1 << 3,     /* fd: the predecessor's STATE */
-	BOX_BOXD_START_CHECK_CONFIG = 1 << 4,  /* report whether the configuration is valid, and exit */
+	BOX_BOXD_START_STDIO = 1 << 0,        /* fds 0 and 1 are a connection */
+	BOX_BOXD_START_HAS_FILE = 1 << 1,     /* fd: --config */
+	BOX_BOXD_START_HAS_VARIABLE = 1 << 2, /* fd: LANGBOT_BOX_CONFIG */
+	BOX_BOXD_START_HAS_STATE = 1 << 3,    /* fd: the predecessor's STATE */
+	BOX_BOXD_START_CHECK_CONFIG = 1
+		<< 4, /* report whether the configuration is valid, and exit */
 	BOX_BOXD_START_EXPLICIT_HOST = 1 << 5, /* --host was given */
 	BOX_BOXD_START_SOFT_STORAGE = 1 << 6,  /* LANGBOT_BOX_ALLOW_UNSAFE_SOFT_STORAGE_LIMITS */
 	BOX_BOXD_START_WIDE_OPEN = 1 << 7,     /* would listen beyond loopback without a token */
-	BOX_BOXD_START_TOKEN_FILE = 1 << 9,    /* `token` is the text of a file, one token per line */
+	BOX_BOXD_START_TOKEN_FILE = 1 << 9, /* `token` is the text of a file, one token per line */
 	BOX_BOXD_START_UNAUTHENTICATED = 1 << 10, /* --unauthenticated, or its variable */
 	BOX_BOXD_START_HAS_FIRST = 1
 		<< 8, /* fd: the --config text at boxd's start, if it has changed */

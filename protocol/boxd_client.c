@@ -150,7 +150,7 @@ static void answer_cgroup(const struct request *request, struct box_packet *pack
 {
 	struct box_err err;
 	const struct box_err *why = error_of(
-		request, packet ? &packet->grouped.failure : NULL, &err);
+		request, packet ? &packet->process_cgroup.failure : NULL, &err);
 	const struct box_local_process_cgroup cgroup = {
 		.procs_fd = packet ? take_fd(packet, 0) : -1,
 		.oom_fd = packet ? take_fd(packet, 1) : -1,
@@ -163,7 +163,7 @@ static void answer_probed(const struct request *request, struct box_packet *pack
 {
 	struct box_err err;
 	request->done.probed(
-		request->arg, error_of(request, packet ? &packet->tried.failure : NULL, &err));
+		request->arg, error_of(request, packet ? &packet->probed.failure : NULL, &err));
 }
 
 static void answer_mounted(const struct request *request, struct box_packet *packet)
@@ -205,7 +205,7 @@ static void take_tokens(struct box_boxd_client *client, struct box_packet *packe
 
 static void take_host(struct box_boxd_client *client, struct box_packet *packet)
 {
-	client->events->host(client->arg, &packet->host_told.host);
+	client->events->host(client->arg, &packet->host.host);
 }
 
 static void take_stop(struct box_boxd_client *client, struct box_packet *packet)
@@ -232,7 +232,7 @@ static void take_ending(struct box_boxd_client *client, struct box_packet *packe
 
 static void take_artifact_bytes(struct box_boxd_client *client, struct box_packet *packet)
 {
-	client->events->artifact_bytes(client->arg, packet->held.artifact_bytes);
+	client->events->artifact_bytes(client->arg, packet->artifact_bytes.artifact_bytes);
 }
 
 /* What each kind of packet is: a report, with the function that takes it; or an answer, with the offset
@@ -254,8 +254,8 @@ static const struct {
 	[BOX_BOXD_MADE] = {.id_offset = offsetof(struct box_packet, made.id)},
 	[BOX_BOXD_MEASURED] = {.id_offset = offsetof(struct box_packet, measured.id)},
 	[BOX_BOXD_MOUNTED] = {.id_offset = offsetof(struct box_packet, mounted.id)},
-	[BOX_BOXD_PROCESS_CGROUP] = {.id_offset = offsetof(struct box_packet, grouped.id)},
-	[BOX_BOXD_PROBED] = {.id_offset = offsetof(struct box_packet, tried.id)},
+	[BOX_BOXD_PROCESS_CGROUP] = {.id_offset = offsetof(struct box_packet, process_cgroup.id)},
+	[BOX_BOXD_PROBED] = {.id_offset = offsetof(struct box_packet, probed.id)},
 	[BOX_BOXD_STORE] = {.id_offset = offsetof(struct box_packet, stored.id)},
 };
 

@@ -39,9 +39,9 @@ int box_boxd_client_check_path(enum box_boxd_check_kind what, const char *path, 
 		return box_err_set(
 			err, BOX_ERR_OS, EIO, "%s: boxd does not answer", path);
 	}
-	packet.looked.failure.text[BOX_BOXD_TEXT_MAX - 1] = '\0';
+	packet.path_checked.failure.text[BOX_BOXD_TEXT_MAX - 1] = '\0';
 	box_packet_close_fds(&packet);
-	return packet.looked.failure.result == 0
+	return packet.path_checked.failure.result == 0
 		? 0
-		: box_err_set(err, BOX_ERR_VALUE, EINVAL, "%s", packet.looked.failure.text);
+		: box_err_set(err, BOX_ERR_VALUE, EINVAL, "%s", packet.path_checked.failure.text);
 }

@@ -31,18 +31,18 @@ struct box_packet {
 		struct box_boxd_mounted mounted;
 		struct box_boxd_open_store open_store;
 		struct box_boxd_store stored;
-		struct box_boxd_open_process_cgroup open_group;
-		struct box_boxd_process_cgroup grouped;
-		struct box_boxd_close_process_cgroup close_group;
-		struct box_boxd_probe_microvms try_machines;
-		struct box_boxd_probed tried;
-		struct box_boxd_artifact_bytes held;
+		struct box_boxd_open_process_cgroup open_process_cgroup;
+		struct box_boxd_process_cgroup process_cgroup;
+		struct box_boxd_close_process_cgroup close_process_cgroup;
+		struct box_boxd_probe_microvms probe_microvms;
+		struct box_boxd_probed probed;
+		struct box_boxd_artifact_bytes artifact_bytes;
 		struct box_boxd_measure_folder measure_folder;
 		struct box_boxd_measure_box measure_box;
 		struct box_boxd_measured measured;
-		struct box_boxd_host_report host_told;
+		struct box_boxd_host_report host;
 		struct box_boxd_check_path check_path;
-		struct box_boxd_path_checked looked;
+		struct box_boxd_path_checked path_checked;
 	};
 };
 

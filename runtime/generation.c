@@ -1,5 +1,5 @@
-/* A table from "instance NUL workspace" to the generation. Instance ids hold no NUL (their alphabet
- * is checked before), so the key is unambiguous. */
+/* A table from "instance NUL workspace" to the generation. Instance ids contain no NUL, which was checked before, so
+ * the key is unambiguous. */
 #include "runtime/generation.h"
 
 #include <errno.h>

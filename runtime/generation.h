@@ -21,11 +21,11 @@ void box_generations_free(struct box_generations *generations);
 int box_generations_observe(struct box_generations *generations, const struct box_context *context,
 	size_t max_records, bool *ret_advanced, struct box_err *err);
 
-/* The current generation; 0 for a workspace that was never seen. */
+/* The current generation; 0 for an unknown workspace. */
 int64_t box_generations_current(
 	const struct box_generations *generations, const struct box_context *context);
 
-/* 0, or -EPERM as above, unless the context is of the current generation. */
+/* 0, or -EPERM as above if the context is not of the current generation. */
 int box_generations_require_current(const struct box_generations *generations,
 	const struct box_context *context, struct box_err *err);
 

@@ -93,7 +93,7 @@ static void render_connections(const struct box_metrics *metrics, struct box_buf
 		(void)box_buf_printf(out, "box_connections{transport=\"%s\"} %" PRIu64 "\n",
 			transport_names[t], metrics->connections_open[t]);
 	}
-	describe(out, "box_connections_opened_total", "counter", "Connections taken so far.");
+	describe(out, "box_connections_opened_total", "counter", "Connections accepted so far.");
 	for (int t = 0; t < BOX_TRANSPORTS_; t++) {
 		(void)box_buf_printf(out,
 			"box_connections_opened_total{transport=\"%s\"} %" PRIu64 "\n",
@@ -106,7 +106,7 @@ static void render_connections(const struct box_metrics *metrics, struct box_buf
 	single(out, "box_handshakes_refused_total", "counter",
 		"Requests refused before a connection was made.", metrics->handshakes_refused);
 	single(out, "box_handshakes_timed_out_total", "counter",
-		"Requests whose head did not come in time.", metrics->handshakes_timed_out);
+		"Requests whose head did not arrive in time.", metrics->handshakes_timed_out);
 }
 
 int box_metrics_render(const struct box_metrics *metrics, const struct box_metrics_gauges *gauges,

@@ -43,7 +43,7 @@ struct box_metrics_traffic {
 
 struct box_metrics {
 	struct box_metrics_action actions[BOX_METRICS_ACTIONS_MAX + 1];
-	uint64_t messages; /* received in all, of any kind */
+	uint64_t messages; /* received in total, of any kind */
 	uint64_t unknown_actions;
 	uint64_t ignored_messages;
 	struct box_metrics_traffic traffic[BOX_TRANSPORTS_];
@@ -56,7 +56,7 @@ struct box_metrics {
 	uint64_t worker_restarts;
 };
 
-/* Gauges that belong to others, filled in when the text is made. */
+/* Gauges whose values others own; filled in when the text is made. */
 struct box_metrics_gauges {
 	uint64_t sessions;
 	uint64_t managed_processes;

@@ -1,10 +1,10 @@
-/* The runtime as one object: its configuration, and what it remembers for a successor of this process.
+/* The runtime as one object: its configuration, and the state that it records for the next box-rpc.
  *
- * Configuration is kept as layers and merged again whenever one of them changes, so a reload of the file
+ * Configuration is stored as layers, which are merged again whenever one of them changes, so a reload of the file
  * keeps what a client has set, and a client's init keeps what the operator has set.
  *
- * The pinned instance, the generations, what clients configured, and the sessions are recorded as changes when
- * they happen, dumped whole for a new record, and read by a successor, which trusts none of it. */
+ * The pinned instance, the generations, the clients' configuration and the sessions are recorded as changes when
+ * they happen, written as a whole to a new record, and read by the next box-rpc, which does not trust the record. */
 #include "runtime/runtime.h"
 
 #include <errno.h>
@@ -116,7 +116,7 @@ static void log_unread(const struct box_value *map)
 	}
 }
 
-/* LANGBOT_BOX_CONFIG comes from the process that started this one, and so does what comes over stdio. */
+/* LANGBOT_BOX_CONFIG comes from the process that started this one, and so does everything over stdio. */
 static enum box_config_origin origin_of(enum box_runtime_layer_kind layer, bool by_parent)
 {
 	return layer == BOX_RUNTIME_LAYER_FILE ? BOX_CONFIG_OPERATOR
@@ -126,7 +126,7 @@ static enum box_config_origin origin_of(enum box_runtime_layer_kind layer, bool 
 		: BOX_CONFIG_CLIENT;
 }
 
-/* `present` with a layer's map over it, as a new configuration; NULL with err. */
+/* Merges a layer's map over `present`, as a new configuration; NULL with err. */
 static struct box_config *merge_over(const struct box_runtime *runtime,
 	const struct box_config *present, enum box_runtime_layer_kind layer, bool by_parent,
 	const struct box_value *map, struct box_err *err)
@@ -180,7 +180,7 @@ const char *box_runtime_backend_names(void)
 	return BOX_BACKEND_SELECT_NAMES;
 }
 
-/* Sessions keep the backend they were made with, so another one is chosen only while there are
+/* Sessions keep the backend that they were made with, so the backend is changed only while there are
  * none. */
 void box_runtime_choose_backend(struct box_runtime *runtime)
 {
@@ -209,7 +209,7 @@ void box_runtime_choose_backend(struct box_runtime *runtime)
 	}
 }
 
-/* Puts a checked configuration into force. */
+/* Activates a checked configuration. */
 static void apply(struct box_runtime *runtime, struct box_config *config)
 {
 	struct box_session_rules *rules = &runtime->session_rules;
@@ -228,7 +228,7 @@ static void apply(struct box_runtime *runtime, struct box_config *config)
 	}
 }
 
-/* `file`: the map of the --config file when it is not the one in force, or NULL. */
+/* `file`: the map of the --config file if it differs from the active one, or NULL. */
 static int check_policy(const struct box_runtime *runtime, const struct box_value *file,
 	const struct box_config *config, struct box_err *err)
 {
@@ -239,7 +239,7 @@ static int check_policy(const struct box_runtime *runtime, const struct box_valu
 		config, runtime->setup.working_folder, err);
 }
 
-/* All layers with `map` in place of one, checked; NULL with err. */
+/* Merges and checks all layers, with `map` in place of one of them; NULL with err. */
 static struct box_config *merge_all(const struct box_runtime *runtime,
 	enum box_runtime_layer_kind layer, const struct box_value *map, struct box_err *err)
 {
@@ -291,7 +291,7 @@ void box_runtime_needs_restart(struct box_runtime *runtime, const char *members)
 	(void)snprintf(runtime->needs_restart, sizeof(runtime->needs_restart), "%s", members);
 }
 
-/* An admission section takes its place in the init layer, or, when it was refused, in its own. */
+/* Stores an admission section in the init layer or, if it was refused, in a layer of its own. */
 static void overlay_admission(
 	struct box_runtime *runtime, const struct box_value *map, bool refused)
 {
@@ -308,7 +308,7 @@ static void overlay_admission(
 	}
 }
 
-/* The names of changes of a layer in the record; NULL: it is not recorded. */
+/* The name of a layer's changes in the record; NULL: the layer is not recorded. */
 static const char *const layer_changes[BOX_RUNTIME_LAYERS_] = {
 	[BOX_RUNTIME_LAYER_INIT] = "init",
 	[BOX_RUNTIME_LAYER_REFUSED] = "refused",
@@ -327,8 +327,8 @@ static void emit_layers(const struct box_runtime *runtime,
 	}
 }
 
-/* The init layer with `map` over it: by top-level key, but limits one by one, and an admission
- * section that the merge refused to turn off stays. */
+/* Merges `map` over the init layer: by top-level key, but limits one by one; an admission section that must not be
+ * turned off stays. */
 static void overlay_init(
 	struct box_runtime *runtime, const struct box_value *map, bool keep_admission)
 {
@@ -361,7 +361,7 @@ static void overlay_init(
 	*layer = fresh;
 }
 
-/* Merges over what is there now (another init may have come meanwhile) and applies. */
+/* Merges over the current layer (another init may have arrived meanwhile) and applies. */
 static int init_apply(struct box_runtime *runtime, const struct box_value *map, bool by_parent,
 	struct box_err *err)
 {
@@ -417,7 +417,7 @@ static int folder_error(const struct box_config *config, int result, struct box_
 	}
 }
 
-/* What the configuration would be with `map` over it, or NULL with err. */
+/* The configuration that `map` would lead to, or NULL with err. */
 static struct box_config *candidate(struct box_runtime *runtime, const struct box_value *map,
 	bool by_parent, struct box_err *err)
 {

@@ -96,9 +96,10 @@ static const char *refusal(const struct box_runtime *runtime, struct box_arena *
 	}
 	const char *quota = quota_missing(runtime);
 	const char *image = image_missing(runtime);
-	return quota ? box_arena_printf(arena, "local.workspace_quota_mb cannot be enforced: %s%s%s",
-			       quota, image ? "; " : "", image ? image : "")
-		     : image;
+	return quota
+		? box_arena_printf(arena, "local.workspace_quota_mb cannot be enforced: %s%s%s",
+			  quota, image ? "; " : "", image ? image : "")
+		: image;
 }
 
 /* The checks of admission. A check is true when it is proved; no backend proves any of the sandbox checks yet, so a
@@ -145,7 +146,7 @@ struct box_value box_runtime_readiness(
 		checks = box_map_value();
 		box_map_add(
 			arena, &checks, "backend_available", box_bool(backend_available(runtime)));
-		/* What the operator has configured and boxes would not get. */
+		/* What the operator has configured but boxes would not get. */
 		if (quota_missing(runtime)) {
 			box_map_add(arena, &checks, "workspace_quota", box_bool(false));
 		}
@@ -209,7 +210,7 @@ struct box_value box_runtime_backend_info(
 	return info;
 }
 
-/* The limits in force, by the names of the configuration; null where there is none. */
+/* The limits in force, by their names in the configuration; null for no limit. */
 static struct box_value limits_value(const struct box_runtime *runtime, struct box_arena *arena)
 {
 	const struct box_limits limits = box_ceilings_limits_in_force(
@@ -222,7 +223,7 @@ static struct box_value limits_value(const struct box_runtime *runtime, struct b
 	return value;
 }
 
-/* The memory that boxes may take by their limits, and that of artifacts. */
+/* The memory promised to boxes by their limits, and that of artifacts. */
 static struct box_value memory_value(const struct box_runtime *runtime,
 	const struct box_context *context, struct box_arena *arena)
 {
@@ -301,7 +302,7 @@ static struct box_value warnings_value(const struct box_runtime *runtime, struct
 	if (unenforced_quota_reason(runtime)) {
 		box_list_add(arena, &warnings,
 			box_cstr(box_arena_printf(arena,
-				"workspace quotas of folders of the host are not held: %s",
+				"workspace quotas of host folders are not enforced: %s",
 				unenforced_quota_reason(runtime))));
 	}
 	if (!backend_missing(runtime) && refusal(runtime, arena)) {

@@ -1,4 +1,4 @@
-/* The skill store as the runtime knows it: another program (box-skills), asked through the host. */
+/* The runtime's interface to the skill store, which is another program (box-skills), reached through the host. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,10 +11,10 @@
 
 struct box_runtime;
 
-/* An action besides those of clients: {name} -> {path} of a package, relative to the folder, for a mount. */
+/* An internal action, not for clients: {name} -> {path} of a package, relative to the folder, for a mount. */
 #define BOX_SKILL_STORE_FIND "find"
 
-/* The answer is good during the call; NULL with an error. */
+/* The answer is valid during the call; NULL with an error. */
 typedef void box_skill_store_done(
 	void *arg, const struct box_value *answer, const struct box_err *err);
 
@@ -35,5 +35,5 @@ struct box_skill_store_request {
  * inside this call. */
 void box_skill_store_request(struct box_runtime *runtime, const struct box_context *context,
 	struct box_skill_store_request *ask);
-/* `done` will not be called. Work that has begun goes on. */
+/* `done` will not be called. Work that has started continues. */
 void box_skill_store_cancel(struct box_runtime *runtime, struct box_skill_store_request *ask);

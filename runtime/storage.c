@@ -1,4 +1,4 @@
-/* Gathers what the host measures, and builds the answer in the reference's form. */
+/* Collects the host's measurements, and builds the answer in the reference's form. */
 #include "runtime/storage.h"
 
 #include <errno.h>
@@ -15,25 +15,25 @@
 #include "runtime/session/process.h"
 
 struct box_storage_analysis {
-	struct box_list links; /* of the runtime, while there is something left to ask */
+	struct box_list links; /* in the runtime's list, while something is left to measure */
 	struct box_runtime *runtime;
 	struct box_arena *arena; /* its own */
 	box_storage_done *done;  /* NULL: cancelled */
 	void *arg;
 	uint64_t give_up_ms;
-	const char *folder; /* NULL: asked already */
+	const char *folder; /* NULL: requested already */
 	char below[sizeof("tenants/") + BOX_NAMESPACE_SIZE];
 	char tenant[BOX_NAMESPACE_SIZE];
 	const struct box_session_box *boxes;
 	size_t box_next;
 	size_t box_count;
-	unsigned asked; /* and not answered */
+	unsigned asked; /* pending measurements */
 	struct box_storage_report report;
 };
 
 /* --- the answer --- */
 
-static uint64_t add_up(uint64_t a, uint64_t b)
+static uint64_t add_capped(uint64_t a, uint64_t b)
 {
 	return b > INT64_MAX || a > INT64_MAX - b ? INT64_MAX : a + b;
 }
@@ -94,7 +94,7 @@ static void add_folders(const struct box_storage_report *report, struct box_aren
 		add_entry(arena, list, &entry);
 	}
 	if (report->workspace) {
-		*total = add_up(*total, report->folder[BOX_STORAGE_WHOLE].size_bytes);
+		*total = add_capped(*total, report->folder[BOX_STORAGE_WHOLE].size_bytes);
 	}
 }
 
@@ -120,7 +120,7 @@ static void add_sessions(const struct box_storage_report *report, struct box_are
 			.error_count = report->failed_count,
 		};
 		add_entry(arena, list, &entry);
-		*total = add_up(*total, report->boxes[i].size_bytes);
+		*total = add_capped(*total, report->boxes[i].size_bytes);
 	}
 	if (report->managed_session_count > 0) {
 		struct entry entry = {
@@ -150,7 +150,7 @@ struct box_value box_storage_value(const struct box_storage_report *report, stru
 	return answer;
 }
 
-/* --- gathering --- */
+/* --- collecting --- */
 
 static bool has_more(const struct box_storage_analysis *analysis)
 {
@@ -186,8 +186,8 @@ static void answered(struct box_storage_analysis *analysis)
 	ask_more(runtime);
 }
 
-/* A folder that a box may not have, or that is not there, is none; that it could not be looked at
- * is an error. */
+/* A folder that a box may not have, or that does not exist, counts as none; one that could not be measured is an
+ * error. */
 static void folder_measured(void *arg, const struct box_storage_measured *measured)
 {
 	struct box_storage_analysis *analysis = arg;
@@ -213,8 +213,8 @@ static void add_part(
 	struct box_storage_measured_part *sum, const struct box_storage_measured_part *part)
 {
 	sum->exists = sum->exists || part->exists;
-	sum->size_bytes = add_up(sum->size_bytes, part->size_bytes);
-	sum->file_count = add_up(sum->file_count, part->file_count);
+	sum->size_bytes = add_capped(sum->size_bytes, part->size_bytes);
+	sum->file_count = add_capped(sum->file_count, part->file_count);
 }
 
 static void box_storage_measured(struct box_storage_analysis *analysis,
@@ -264,7 +264,7 @@ static void ask_next(struct box_storage_analysis *analysis)
 	runtime->host->measure(runtime->host_arg, &what, done, analysis);
 }
 
-/* The client does not wait for ever: what has had no turn by then is not measured. */
+/* The client does not wait for ever: what had no turn by then is not measured. */
 static void give_up_rest(struct box_storage_analysis *analysis)
 {
 	if (analysis->folder) {
@@ -275,7 +275,7 @@ static void give_up_rest(struct box_storage_analysis *analysis)
 	analysis->box_next = analysis->box_count;
 }
 
-/* The next whose tenant has not asked for as much as is measured at once. */
+/* The next analysis whose tenant has fewer measurements pending than the maximum. */
 static struct box_storage_analysis *next_analysis(struct box_runtime *runtime)
 {
 	for (struct box_list *at = runtime->analyses.next; at != &runtime->analyses;
@@ -291,8 +291,8 @@ static struct box_storage_analysis *next_analysis(struct box_runtime *runtime)
 	return NULL;
 }
 
-/* Each analysis one after the other, so that one with many boxes does not hold up the others. The host
- * has what waits take turns by tenants: so each tenant may have something waiting there. */
+/* Takes analyses in turn, so that one with many boxes does not delay the others. The host takes waiting measurements in
+ * turn by tenant, so every tenant may have one waiting there. */
 static void ask_more(struct box_runtime *runtime)
 {
 	struct box_storage_analysis *analysis;
@@ -336,7 +336,7 @@ struct box_storage_analysis *box_storage_analyse(struct box_runtime *runtime,
 		runtime->sessions, context, arena, &analysis->boxes, &report->session_count);
 	struct box_process_counts processes = box_process_count(runtime->sessions, context);
 	report->managed_process_count = processes.running + processes.completed;
-	/* The others hold nothing that could be measured. */
+	/* The others contain nothing that could be measured. */
 	report->measured_count = report->session_count - analysis->box_count;
 	if (!has_more(analysis)) {
 		*ret_report = *report;

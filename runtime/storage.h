@@ -1,8 +1,8 @@
 /* Storage analysis: how much is in the folder and in the boxes of one workspace.
  *
- * The host measures one thing after the other, a few at a time for all requests together, in turns; the answer is
- * built when the last result has come. Boxes are measured from outside, so a busy session answers like any other;
- * microVMs are asked by the host (worker/storage_measure.c).
+ * The host makes a few measurements at a time for all requests together, in turns; the answer is built after the last
+ * result. Boxes are measured from outside, so a busy session answers like any other; the host asks microVMs
+ * themselves (worker/storage_measure.c).
  */
 #pragma once
 
@@ -21,8 +21,8 @@ struct box_runtime;
 struct box_storage_measure {
 	uint64_t box;       /* 0: the folder */
 	const char *path;   /* absolute */
-	const char *below;  /* what of it is measured, relative */
-	const char *tenant; /* the namespace of the workspace that asks */
+	const char *below;  /* the measured part of it, relative */
+	const char *tenant; /* the namespace of the requesting workspace */
 };
 
 struct box_storage_measured_part {
@@ -41,7 +41,7 @@ enum box_storage_folder_part {
 };
 
 enum box_storage_box_part {
-	BOX_STORAGE_WORKSPACE, /* when it is the box's own */
+	BOX_STORAGE_WORKSPACE, /* if it is the box's own */
 	BOX_STORAGE_CACHE,
 	BOX_STORAGE_TEMP,
 	BOX_STORAGE_BOX_PARTS_
@@ -52,15 +52,15 @@ struct box_storage_measured {
 	struct box_storage_measured_part parts[BOX_STORAGE_FOLDER_PARTS_];
 };
 
-/* Everything that the answer says. */
+/* The contents of the answer. */
 struct box_storage_report {
-	const char *workspace; /* the tenant's folder; NULL: there is none to have */
+	const char *workspace; /* the tenant's folder; NULL: none */
 	struct box_storage_measured_part folder[BOX_STORAGE_FOLDER_PARTS_];
 	size_t session_count;
 	size_t measured_count;
-	size_t failed_count; /* could not be measured */
+	size_t failed_count; /* boxes that could not be measured */
 	struct box_storage_measured_part boxes[BOX_STORAGE_BOX_PARTS_];
-	size_t managed_session_count; /* have processes, and a workspace of their own */
+	size_t managed_session_count; /* sessions with processes and a workspace of their own */
 	struct box_storage_measured_part managed_workspaces;
 	size_t managed_process_count;
 };
@@ -69,11 +69,11 @@ struct box_storage_report {
 struct box_value box_storage_value(
 	const struct box_storage_report *report, struct box_arena *arena);
 
-/* The report is good during the call. */
+/* The report is valid during the call. */
 typedef void box_storage_done(void *arg, const struct box_storage_report *report);
 
-/* Begins an analysis; `done` is called once, later, unless it is cancelled. NULL: there is nothing
- * to measure, and *ret_report says so already. */
+/* Starts an analysis; `done` is called once, later, unless it is cancelled. NULL: there is nothing to measure, and
+ * *ret_report is complete. */
 struct box_storage_analysis *box_storage_analyse(struct box_runtime *runtime,
 	const struct box_context *context, box_storage_done *done, void *arg,
 	struct box_storage_report *ret_report);

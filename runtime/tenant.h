@@ -1,4 +1,4 @@
-/* Tenants: whose request it is, and the names that follow from that.
+/* Tenants: on whose behalf a request is made, and the names that follow from that.
  *
  * A tenant is a workspace of an instance at a placement generation. Its sessions are listed under
  * physical ids that contain all three, so that one tenant can never name another's; callers see only
@@ -35,13 +35,13 @@ struct box_arena;
 struct box_context box_tenant_copy_context(
 	struct box_arena *arena, const struct box_context *context);
 
-/* `[A-Za-z0-9][A-Za-z0-9._:-]{0,127}`: what a client may call its instance. */
+/* `[A-Za-z0-9][A-Za-z0-9._:-]{0,127}`: the valid form of an instance id. */
 bool box_tenant_instance_id_valid(struct box_str id);
 
 /* The durable namespace, without the generation. */
 void box_tenant_namespace(const struct box_context *context, char out[BOX_NAMESPACE_SIZE]);
 
-/* Room for every physical id there can be. */
+/* Room for every possible physical id. */
 #define BOX_PHYSICAL_ID_SIZE (BOX_NAMESPACE_SIZE + 24 + BOX_SESSION_ID_MAX)
 
 /* The start of every physical id of this placement: "NAMESPACE-gN-". Returns its length. */

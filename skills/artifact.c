@@ -1,5 +1,5 @@
-/* By fds, without following a link. A file is hashed as it has arrived: what changes in the source
- * meanwhile is not what is mounted. */
+/* Works with fds and follows no link. A file is hashed as it was copied: changes in the source meanwhile do
+ * not reach what is mounted. */
 #include "skills/artifact.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ static int fail(struct box_err *err, const char *path, int r)
 	return box_err_set(err, BOX_ERR_BOX, -r, "%s: %s", path, box_err_strerror(-r));
 }
 
-/* --- in --- */
+/* --- reading --- */
 
 static int read_manifest(
 	int fd, struct box_arena *arena, struct box_value *ret_tree, struct box_err *err)
@@ -89,9 +89,9 @@ static int open_source(
 	return 0;
 }
 
-/* --- out --- */
+/* --- writing --- */
 
-/* The folder that a path's last part is in, made where it is missing; *ret_name is that part. */
+/* Opens the parent folder of a path, created if it is missing; *ret_name is the last component. */
 static int open_folder(int target, const char *path, int *ret_fd, const char **ret_name)
 {
 	_cleanup_(box_close_p) int folder = fcntl(target, F_DUPFD_CLOEXEC, 3);

@@ -1,7 +1,7 @@
-/* box-skills: the program that reads what strangers have packed, for boxd and box-rpc.
+/* box-skills: reads packed files from untrusted sources, for boxd and box-rpc.
  *
  * Started by boxd only, with its fds in place (protocol/skills.h): `box-skills store` keeps the skills of
- * all tenants; `box-skills DIGEST` copies one artifact and ends.
+ * all tenants; `box-skills DIGEST` copies one artifact and exits.
  */
 #include <errno.h>
 #include <signal.h>
@@ -21,7 +21,7 @@
 #include "skills/store/deferred_sync.h"
 
 #ifdef BOX_SANITIZED
-/* The leak checker stops all threads with ptrace at exit, which the fence forbids. */
+/* The leak checker stops all threads with ptrace at exit, which the seccomp filter forbids. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
@@ -29,7 +29,7 @@ const char *__asan_default_options(void)
 }
 #endif
 
-/* The store keeps open what it has read, to look at it again for little. */
+/* The store keeps folders and files open to check them again cheaply. */
 static void allow_many_fds(void)
 {
 	struct rlimit limit;
@@ -39,11 +39,11 @@ static void allow_many_fds(void)
 	}
 }
 
-/* Beyond all that the limits of the store add up to: whoever finds a way around them ends this process
- * and not the machine's others. */
+/* More than all limits of the store add up to: whoever gets around them ends this process, not others of the
+ * machine. */
 static void limit_memory(void)
 {
-#ifndef BOX_SANITIZED /* its shadow takes terabytes */
+#ifndef BOX_SANITIZED /* the sanitizer's shadow memory takes terabytes */
 	struct rlimit limit;
 	if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_max > BOX_SKILLS_MEMORY_BYTES_MAX) {
 		limit.rlim_cur = limit.rlim_max = BOX_SKILLS_MEMORY_BYTES_MAX;
@@ -58,7 +58,7 @@ static int keep_store(void)
 		{.fd = BOX_SKILLS_FOLDER_FD, .writes = true, .moves = true}};
 	struct box_err err;
 	allow_many_fds();
-	(void)box_deferred_sync_is_possible(); /* behind the fence /proc is out of reach */
+	(void)box_deferred_sync_is_possible(); /* reads /proc, which is out of reach once confined */
 	int r = box_skills_confine(rooms, 1, &err);
 	bool is_fenced = r == 0;
 	if (is_fenced) {
@@ -103,7 +103,7 @@ int main(int argc, char **argv)
 	(void)umask(022);
 	limit_memory();
 	if (argc != 2 || fstat(BOX_SKILLS_FOLDER_FD, &status) < 0 || !S_ISDIR(status.st_mode)) {
-		(void)fprintf(stderr, "box-skills: is started by boxd, not by hand\n");
+		(void)fprintf(stderr, "box-skills is started by boxd, not by hand\n");
 		return 2;
 	}
 	return strcmp(argv[1], "store") == 0 ? keep_store() : copy_artifact(argv[1]);

@@ -1,5 +1,5 @@
-/* Reads the one form that a manifest has, and hashes the same object as it is written for that: keys in
- * order, no white space, characters as they are. */
+/* Parses an artifact's manifest strictly, and hashes its canonical form: keys in order, no white space,
+ * characters unescaped. */
 #include "skills/manifest.h"
 
 #include <errno.h>
@@ -97,8 +97,8 @@ static int by_path(const void *a, const void *b)
 	return strcmp((*first)->path, (*second)->path);
 }
 
-/* No path twice, and none that is a folder of another. What lies between the two in order begins with
- * the shorter one too, so each is compared with the last that was no part of it. */
+/* No path may occur twice or be a folder of another. Every path that sorts between the two begins with the
+ * shorter one too, so each is compared with the last one that was not below it. */
 static bool paths_agree(struct box_arena *arena, const struct box_manifest *manifest)
 {
 	const struct box_manifest_file **sorted = box_arena_alloc(
@@ -146,7 +146,7 @@ static int read_files(struct box_arena *arena, const struct box_value *files,
 	return 0;
 }
 
-/* --- its digest --- */
+/* --- the digest --- */
 
 static void write_file(struct box_buf *out, const struct box_manifest_file *file)
 {

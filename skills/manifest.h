@@ -1,4 +1,4 @@
-/* The manifest of an artifact: which files a tree has, and what is in them. Pure. */
+/* The manifest of an artifact: the files of a tree and their digests. Pure. For artifact.c. */
 #pragma once
 
 #include <stdbool.h>
@@ -23,10 +23,10 @@ struct box_manifest {
 	uint64_t total_bytes;
 };
 
-/* The tree of a decoded manifest whose digest must be `digest`, 64 digits. Everything is in the arena
- * or in the tree. 0, or negative with err. */
+/* Reads the tree of a decoded manifest whose digest must be `digest`, 64 hex digits. The result points into
+ * the arena and into `tree`. 0, or negative with err. */
 int box_manifest_read(struct box_arena *arena, const struct box_value *tree, const char *digest,
 	struct box_manifest *ret_manifest, struct box_err *err);
 
-/* Whether a path may be one of a manifest: relative, normal, of letters that are no controls. */
+/* Whether a path is allowed in a manifest: relative, normal, without control characters. */
 bool box_manifest_path_is_good(struct box_str path);

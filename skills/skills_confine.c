@@ -1,4 +1,4 @@
-/* Landlock with a rule for each folder, and a seccomp allowlist: files by fds, children of our own, no
+/* Landlock with a rule for each folder, and a seccomp allowlist: files through fds, children of our own, no
  * exec, no sockets. Calls that are not on the list fail with EPERM. */
 #include "skills/skills_confine.h"
 
@@ -17,7 +17,7 @@
 #include "base/seccomp.h"
 
 const char *const box_skills_confine_calls[] = {
-	/* files, by fds */
+	/* files, through fds */
 	"openat",
 	"openat2",
 	"close",
@@ -42,11 +42,11 @@ const char *const box_skills_confine_calls[] = {
 	"dup3",
 	"pipe2",
 	"umask",
-	/* what was connected for us */
+	/* the socket that we were given */
 	"recvmsg",
 	"sendmsg",
 	"poll",
-	/* children, and their own fences */
+	/* children, and their own confinement */
 	"pidfd_send_signal",
 	"wait4",
 	"prctl",
@@ -63,7 +63,7 @@ const char *const box_skills_confine_calls[] = {
 	"set_robust_list",
 	"set_tid_address",
 	"rseq",
-	/* signals, time, chance */
+	/* signals, time, randomness */
 	"rt_sigaction",
 	"rt_sigprocmask",
 	"rt_sigreturn",
@@ -85,7 +85,7 @@ const char *const box_skills_confine_calls[] = {
 	NULL,
 };
 
-/* Root of the machine, not of a user namespace. */
+/* Whether we are the machine's root, not that of a user namespace. */
 static bool is_root(void)
 {
 	char map[64] = "";
@@ -126,13 +126,13 @@ static int restrict_to(
 }
 
 static int enter_landlock(
-	const struct box_skills_confine_folder *rooms, size_t count, struct box_err *err)
+	const struct box_skills_confine_folder *folders, size_t count, struct box_err *err)
 {
 	struct box_landlock_rule rules[BOX_SKILLS_CONFINE_FOLDERS_MAX];
 	bool moves = false;
 	for (size_t i = 0; i < count; i++) {
-		rules[i] = (struct box_landlock_rule){rooms[i].fd, rights_of(&rooms[i])};
-		moves = moves || rooms[i].moves;
+		rules[i] = (struct box_landlock_rule){folders[i].fd, rights_of(&folders[i])};
+		moves = moves || folders[i].moves;
 	}
 	int r = restrict_to(rules, count, moves, err);
 	if (r != -ENOSYS && r != -EOPNOTSUPP) {
@@ -142,18 +142,17 @@ static int enter_landlock(
 		char why[128];
 		(void)snprintf(why, sizeof(why), "%.100s", err->text);
 		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, -r,
-			"nothing of root's is given to box-skills without a fence (%s): "
+			"box-skills does not run as root without Landlock (%s): "
 			"the folder must belong to another user",
 			why);
 	}
-	BOX_LOG(BOX_LOG_WARNING, "fence.no_landlock", box_log_str("why", err->text));
+	BOX_LOG(BOX_LOG_WARNING, "confine.no_landlock", box_log_str("why", err->text));
 	return 0;
 }
 
 /* --- seccomp --- */
 
-/* Limits of our own alone; signals to our own threads by pid, to children by the fd that came with
- * them. */
+/* Only our own limits may change; signals go to our own threads by pid, and to children by their pidfd. */
 static int add_calls(scmp_filter_ctx filter)
 {
 	int r = box_seccomp_allow_names(filter, box_skills_confine_calls);
@@ -177,13 +176,13 @@ static int add_calls(scmp_filter_ctx filter)
 }
 
 int box_skills_confine(
-	const struct box_skills_confine_folder *rooms, size_t count, struct box_err *err)
+	const struct box_skills_confine_folder *folders, size_t count, struct box_err *err)
 {
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1L, 0L, 0L, 0L) < 0 ||
 		prctl(PR_SET_DUMPABLE, 0L, 0L, 0L, 0L) < 0) {
 		return box_err_set(err, BOX_ERR_OS, errno, "prctl: %s", box_err_strerror(errno));
 	}
-	int r = enter_landlock(rooms, count, err);
+	int r = enter_landlock(folders, count, err);
 	if (r < 0) {
 		return r;
 	}

@@ -1,4 +1,4 @@
-/* What box-skills gives up before it looks at anything that others wrote. */
+/* Confines box-skills before it reads anything that others wrote. Called by main.c. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,19 +8,19 @@
 
 #define BOX_SKILLS_CONFINE_FOLDERS_MAX 2
 
-/* A folder that stays reachable. */
+/* A folder that stays accessible. */
 struct box_skills_confine_folder {
 	int fd;
-	bool writes; /* files and folders in it may be made and written; else it is read */
-	bool moves;  /* and removed, and moved from folder to folder */
+	bool writes; /* files and folders in it may be created and written; otherwise it is read-only */
+	bool moves; /* they may also be removed, and moved between folders */
 };
 
-/* From here on nothing but these folders can be opened, no program started, no socket made. What is
- * forked may fence itself further. 0, or negative with err: also as root where the kernel has no
- * Landlock that does, because then nothing would stand between a stranger's bytes and root's files.
+/* After this call only these folders can be opened, and no program can be started and no socket created.
+ * Children may confine themselves further. 0, or negative with err: also for root where the kernel's Landlock
+ * is missing or too old, because then nothing would stand between untrusted bytes and root's files.
  */
 int box_skills_confine(
 	const struct box_skills_confine_folder *rooms, size_t count, struct box_err *err);
 
-/* The calls that are left, NULL-terminated; for tests. */
+/* The allowed system calls, NULL-terminated; for tests. */
 extern const char *const box_skills_confine_calls[];

@@ -1,4 +1,4 @@
-/* Blocking on purpose: nobody else is served here, and the files are the work. */
+/* Serves requests one at a time and blocks on purpose: there is one client, and the work is file access. */
 #include "skills/skills_serve.h"
 
 #include <errno.h>
@@ -22,9 +22,9 @@
 #define NAMESPACE_DIGITS 24
 #define FIND "find" /* as BOX_SKILL_STORE_FIND of runtime/skill_store.h */
 
-/* --- in --- */
+/* --- receiving --- */
 
-/* All of it, with the fd that may come beside its first byte. 0, -EPIPE at the end, or -errno. */
+/* Reads all of it, with the fd that may accompany its first byte. 0, -EPIPE at the end, or -errno. */
 static int receive(int socket, void *bytes, size_t size, int *ret_fd)
 {
 	size_t have = 0;
@@ -39,7 +39,7 @@ static int receive(int socket, void *bytes, size_t size, int *ret_fd)
 	return 0;
 }
 
-/* One message; its bytes are the arena's. */
+/* Reads one message into the arena. */
 static int receive_map(int socket, struct box_arena *arena, struct box_value *ret_map, int *ret_fd)
 {
 	struct box_skills_head head;
@@ -60,7 +60,7 @@ static int receive_map(int socket, struct box_arena *arena, struct box_value *re
 	return r < 0 ? r : box_msgpack_decode(arena, bytes, head.size, ret_map, &why);
 }
 
-/* --- out --- */
+/* --- sending --- */
 
 static int send_all(int socket, struct iovec *pieces, size_t count)
 {
@@ -120,7 +120,7 @@ static const char *text_member(
 		: NULL;
 }
 
-/* The names come from box-rpc, which makes them out of hashes: anything else is not from there. */
+/* The names come from box-rpc, which makes them from hashes: anything else did not come from there. */
 static bool is_namespace(const char *name)
 {
 	size_t digits = strncmp(name, "ws-", 3) == 0 ? strlen(name + 3) : 0;
@@ -161,7 +161,7 @@ static int answer(struct box_store *store, const struct box_value *request, int 
 	return box_store_serve(store, namespace, action, data, archive, arena, ret_answer, err);
 }
 
-/* Negative when there will be no other. */
+/* Negative if the connection has ended. */
 static int serve_one(int socket, struct box_store *store)
 {
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
@@ -199,7 +199,7 @@ int box_skills_serve(int socket, int folder, struct box_err *err)
 		return 0;
 	}
 	if (!root) {
-		return box_err_set(err, BOX_ERR_BOX, EPROTO, "no root was named");
+		return box_err_set(err, BOX_ERR_BOX, EPROTO, "the first message names no root");
 	}
 	r = box_store_open(fcntl(folder, F_DUPFD_CLOEXEC, 3), root, &store, err);
 	while (r == 0) {

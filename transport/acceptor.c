@@ -1,4 +1,4 @@
-/* Connections before their first request is judged: accept, read the head, decide, answer or hand over.
+/* Connections before their first request is decided: accept, read the head, decide, answer or hand over.
  * Each one is a `struct pending` until then. */
 #include "transport/acceptor.h"
 
@@ -154,7 +154,8 @@ static void adopt(struct pending *pending)
 	box_ws_relay_accept(acceptor->ws, acceptor->runtime, verdict, &upgrade);
 }
 
-static void pending_gone(uv_handle_t *handle)
+/* Only now may libwebsockets watch the fd: hands the connection over, or closes it. */
+static void poll_closed(uv_handle_t *handle)
 {
 	struct pending *pending = handle->data;
 	if (pending->verdict) {
@@ -176,7 +177,7 @@ static void pending_leave(struct pending *pending)
 	}
 	uncount_pending(pending);
 	(void)uv_poll_stop(&pending->poll);
-	uv_close((uv_handle_t *)&pending->poll, pending_gone);
+	uv_close((uv_handle_t *)&pending->poll, poll_closed);
 }
 
 /* --- answering --- */
@@ -222,7 +223,7 @@ static void start_answer(struct pending *pending)
 	write_answer(pending);
 }
 
-/* Anyone can be refused any number of times, so the log has one line a second with the count and the
+/* Anyone can cause any number of refusals, so the log gets one line a second, with their number and the
  * last reason. */
 void box_acceptor_tick(struct box_acceptor *acceptor)
 {
@@ -284,9 +285,9 @@ static void decide_relay(struct pending *pending, const struct box_gate_verdict 
 	start_answer(pending);
 }
 
-/* Without a token: NULL if the peer is allowed, or the reason why not. The kernel tells which user owns
- * its socket. */
-static const char *judge_peer(const struct pending *pending, char text[STRANGER_TEXT_MAX])
+/* Without a token: NULL if the peer is allowed, or why it is not. The kernel tells which user owns the
+ * peer's socket. */
+static const char *check_peer(const struct pending *pending, char text[STRANGER_TEXT_MAX])
 {
 	const struct box_acceptor *acceptor = pending->acceptor;
 	const struct box_acceptor_rules *rules = &acceptor->rules;
@@ -306,19 +307,18 @@ static const char *judge_peer(const struct pending *pending, char text[STRANGER_
 	}
 	char who[128];
 	(void)(r == 0 ? snprintf(who, sizeof(who), "a process of uid %u", uid)
-		      : snprintf(who, sizeof(who), "someone who cannot be told (%s)",
-				box_err_strerror(-r)));
+		      : snprintf(who, sizeof(who), "an unknown user (%s)", box_err_strerror(-r)));
 	(void)snprintf(text, STRANGER_TEXT_MAX,
-		"Unauthorized: this connection is of %s, and without a token only root and the user "
-		"that runs boxd are let in, over loopback. Set LANGBOT_BOX_CONTROL_TOKEN to the same "
-		"secret for boxd and for this client, or use the operator's socket (boxd --socket, "
+		"Unauthorized: this connection is from %s. Without a token only root and the user "
+		"that runs boxd are admitted, over loopback. Set LANGBOT_BOX_CONTROL_TOKEN to the "
+		"same secret for boxd and for this client, or use the operator's socket (boxd --socket, "
 		"--socket-group).",
 		who);
 	return text;
 }
 
 /* The mode of the socket file keeps other users out already, but it may have been changed. */
-static void judge_operator(struct pending *pending)
+static void check_operator(struct pending *pending)
 {
 	const struct box_acceptor_rules *rules = &pending->acceptor->rules;
 	struct ucred *peer = &pending->credentials;
@@ -336,9 +336,9 @@ static void refuse_foreign(struct pending *pending)
 {
 	char text[STRANGER_TEXT_MAX];
 	(void)snprintf(text, sizeof(text),
-		"Unauthorized: this connection is of a process of uid %u, and the operator's socket is "
-		"for root and the user that runs boxd. Use boxd --socket-group to let in a group; "
-		"where boxd runs as a plain user, root is told as uid %u: be that user.",
+		"Unauthorized: this connection is from a process of uid %u. The operator's socket "
+		"is for root and the user that runs boxd. Use boxd --socket-group to admit a group; "
+		"where boxd runs as a plain user, root appears as uid %u: be that user.",
 		pending->credentials.uid, OVERFLOW_UID);
 	refuse(pending, 401, text, "a user who may not use the operator's socket");
 }
@@ -356,7 +356,7 @@ static void decide(struct pending *pending, const struct box_http_head *head)
 		.is_operator = pending->is_operator,
 		.token = rules->tokens[0],
 		.other_token = rules->tokens[1],
-		.stranger = judge_peer(pending, stranger),
+		.stranger = check_peer(pending, stranger),
 		.metrics_open = runtime->config->metrics_open,
 		.instance = runtime->instance,
 		.unnamed = !rules->tokens[0] && !runtime->config->require_context &&
@@ -482,7 +482,7 @@ static void arm_timer(struct box_acceptor *acceptor)
 
 /* --- accepting --- */
 
-/* All connections of the operator count as one address that no TCP client can have. */
+/* All connections to the operator's socket count as one address, which no TCP client can have. */
 static void read_peer(struct pending *pending, const struct sockaddr_storage *address)
 {
 	if (pending->is_operator) {
@@ -495,7 +495,7 @@ static void read_peer(struct pending *pending, const struct sockaddr_storage *ad
 		is_six ? sizeof(*six) : sizeof(*four));
 }
 
-/* Makes room for a new connection: the longest waiting of the same address goes, else of all. */
+/* Makes room for a new connection: closes the one that waits longest, of the same address if possible. */
 static void evict_for(struct pending *arrival)
 {
 	struct box_acceptor *acceptor = arrival->acceptor;
@@ -533,7 +533,7 @@ static void admit(const struct listener *listener, int fd, const struct sockaddr
 	pending->answer = box_buf(PAGE_BYTES_MAX);
 	read_peer(pending, address);
 	if (pending->is_operator) {
-		judge_operator(pending);
+		check_operator(pending);
 	}
 	if (uv_poll_init(acceptor->loop, &pending->poll, fd) < 0) {
 		(void)close(fd);
@@ -547,7 +547,7 @@ static void admit(const struct listener *listener, int fd, const struct sockaddr
 	evict_for(pending);
 }
 
-static void tell_paused(struct box_acceptor *acceptor, int errnum)
+static void warn_paused(struct box_acceptor *acceptor, int errnum)
 {
 	uint64_t count;
 	box_rate_limit_count(&acceptor->paused);
@@ -575,7 +575,7 @@ static void accept_cb(uv_poll_t *poll, int status, int events)
 			continue;
 		}
 		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-			tell_paused(acceptor, errno);
+			warn_paused(acceptor, errno);
 			acceptor->accept_paused = true;
 			listen_all(acceptor, false);
 			arm_timer(acceptor);

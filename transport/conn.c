@@ -1,4 +1,4 @@
-/* The queue of answers and the pause it causes. */
+/* Owns a connection's queue of answers, and pauses reading while the queue is too long. */
 #include "transport/conn.h"
 
 #include <errno.h>
@@ -139,19 +139,19 @@ struct box_conn_answer *box_conn_first_answer(struct box_conn *conn)
 		: BOX_CONTAINER_OF(conn->out.next, struct box_conn_answer, links);
 }
 
-/* What is sent then may make room again at once: that is told afterwards, not from inside. */
-static void tell_drained(struct box_conn *conn)
+/* Sending may make room at once, so streams are notified afterwards, not from inside the sending. */
+static void notify_drained(struct box_conn *conn)
 {
 	conn->drained = true;
-	if (conn->telling) {
+	if (conn->notifying) {
 		return;
 	}
-	conn->telling = true;
+	conn->notifying = true;
 	while (conn->drained && !conn->closing) {
 		conn->drained = false;
 		box_peer_drained(conn->peer);
 	}
-	conn->telling = false;
+	conn->notifying = false;
 }
 
 void box_conn_sent(struct box_conn *conn, size_t len)
@@ -166,6 +166,6 @@ void box_conn_sent(struct box_conn *conn, size_t len)
 	if (conn->paused && conn->out_bytes < BOX_OUT_RESUME_BYTES) {
 		conn->paused = false;
 		conn->ops->pause_reading(conn, false);
-		tell_drained(conn);
+		notify_drained(conn);
 	}
 }

@@ -1,8 +1,8 @@
-/* What every connection has, whatever carries it: a peer, a queue of answers, and back pressure.
+/* The part that all connections share: a peer, a queue of answers, and back pressure.
  *
- * stdio.c and ws_rpc.c embed it and move bytes. An answer is encoded when it is queued. While more than
- * BOX_OUT_PAUSE_BYTES wait, the connection is not read: a client that does not take its answers
- * cannot ask for more. One that lets BOX_OUT_BYTES_MAX pile up all the same is given up.
+ * stdio.c and ws_rpc.c embed it and move the bytes. An answer is encoded when it is queued. While more
+ * than BOX_OUT_PAUSE_BYTES wait, the connection is not read: a client that does not read its answers
+ * cannot ask for more. A client that still lets BOX_OUT_BYTES_MAX pile up is disconnected.
  */
 #pragma once
 
@@ -20,9 +20,9 @@ struct box_runtime;
 struct box_peer_identity;
 
 struct box_conn_ops {
-	/* There is something in the queue: write when the socket takes it. */
+	/* The queue is not empty: write when the socket is ready. */
 	void (*want_write)(struct box_conn *conn);
-	/* Stop or go on reading. */
+	/* Pause or resume reading. */
 	void (*pause_reading)(struct box_conn *conn, bool paused);
 	/* Close soon, but not before this returns. */
 	void (*give_up)(struct box_conn *conn);
@@ -42,9 +42,9 @@ struct box_conn {
 	enum box_metrics_transport transport;
 	bool json_lines; /* JSON goes out as stdio lines */
 	bool paused;
-	bool drained; /* and streams are to be told */
-	bool telling; /* which is done now */
-	bool closing; /* answers are not taken any more */
+	bool drained;   /* streams are to be notified */
+	bool notifying; /* they are being notified now */
+	bool closing;   /* answers are dropped from now on */
 	struct box_list out;
 	size_t out_bytes;
 };
@@ -52,7 +52,7 @@ struct box_conn {
 void box_conn_open(struct box_conn *conn, const struct box_conn_ops *ops,
 	struct box_dispatch *dispatch, struct box_runtime *runtime,
 	const struct box_peer_identity *speaker, enum box_metrics_transport transport);
-/* Cancels what the peer has under way and drops the queue. */
+/* Cancels the peer's requests and drops the queue. */
 void box_conn_close(struct box_conn *conn);
 
 /* Gives a decoded message to the dispatcher, which takes its arena. */
@@ -63,6 +63,6 @@ void box_conn_log_ignored(struct box_conn *conn, const char *why);
 
 /* The first answer of the queue, or NULL. */
 struct box_conn_answer *box_conn_first_answer(struct box_conn *conn);
-/* `len` more bytes of the first answer are on their way; drops it when it is whole, and goes on
+/* `len` more bytes of the first answer were written. Drops the answer when all of it is, and resumes
  * reading when the queue has become short. */
 void box_conn_sent(struct box_conn *conn, size_t len);

@@ -1,5 +1,5 @@
-/* Owns the two handles that tell of the end of a turn: behind the sockets, and before the loop sleeps,
- * for what came up elsewhere: in timers, or in what libwebsockets had kept back. */
+/* Owns two handles of the loop: a check handle, which runs after the sockets were read, and a prepare
+ * handle, which runs before the loop sleeps, for calls that timers or libwebsockets scheduled. */
 #include "transport/deferred.h"
 
 static void end_turn(struct box_deferred *turn)

@@ -1,5 +1,5 @@
-/* What waits for the end of a turn of the loop: by then all that lay there was read, and what it led
- * to is known. */
+/* Calls that run at the end of a turn of the event loop, when everything that had arrived was read and
+ * its consequences are known. Used by the WebSocket adapter to send and to report complete messages. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,7 +7,7 @@
 
 #include "base/list.h"
 
-/* Part of what waits. */
+/* Embedded in the object that is called. */
 struct box_deferred_call {
 	struct box_list links;
 	bool waits;
@@ -22,8 +22,8 @@ struct box_deferred {
 
 void box_deferred_init(struct box_deferred *turn, uv_loop_t *loop);
 
-/* Has it called once, at the end of this turn. Who waits from inside a call is called in the same
- * turn, so that a call must not wait for itself. */
+/* Calls it once, at the end of this turn. A call that is scheduled by another call still runs in the same
+ * turn, so a call must not schedule itself. */
 void box_deferred_schedule(struct box_deferred *turn, struct box_deferred_call *call);
-/* Not any more; harmless for one that does not wait. */
+/* Unschedules it; harmless if it was not scheduled. */
 void box_deferred_cancel(struct box_deferred_call *call);

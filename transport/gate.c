@@ -1,6 +1,6 @@
-/* The decision at the front door, in this order: Host and Origin (a page in a browser learns
- * nothing), path, method and body, then who is calling, and only then the shape of the upgrade: a
- * caller without the token hears the same 401 whatever else is wrong with its request.
+/* Decides on a request head, in this order: Host and Origin (so that a page in a browser learns nothing),
+ * path, method and body, then the caller's identity, and last the form of the upgrade: a caller without
+ * the token gets the same 401 whatever else is wrong with its request.
  */
 #include "transport/gate.h"
 
@@ -19,9 +19,10 @@
 
 #define WEBSOCKET_KEY_LEN 24 /* of the text */
 #define WEBSOCKET_KEY_BYTES 16
-#define STRANGER "a user who may not speak here without a token"
 #define PORT_DIGITS_MAX 5
 #define SEGMENTS_MAX 6 /* of /v1/sessions/SESSION/managed-process/PROCESS/ws */
+
+static const char stranger_reason[] = "a user who is not allowed without a token";
 
 static bool is_digit(char c)
 {
@@ -58,7 +59,7 @@ static void refuse(struct box_gate_verdict *verdict, int status, const char *bod
 
 /* Host and Origin. */
 
-/* Without the port; false when what follows the host is no port. */
+/* Removes the port; false if what follows the host is not a port. */
 static bool strip_port(struct box_str host, struct box_str *ret_name)
 {
 	size_t digits = 0;
@@ -81,7 +82,7 @@ static bool names_loopback(struct box_str host)
 	struct box_str name;
 	char text[INET_ADDRSTRLEN];
 	struct in_addr address;
-	/* "[::1]" ends in ']', so its own colons are not taken for that of a port. */
+	/* "[::1]" ends in ']', so its own colons are not taken for the one before a port. */
 	if (!strip_port(host, &name) || name.len >= sizeof(text)) {
 		return false;
 	}
@@ -122,8 +123,8 @@ static int hex_value(char c)
 	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* One segment, percent-decoded once. The alphabet holds no '%' and no '/', so that nothing which
- * decodes again could find another id in it. `size` is that of out. */
+/* One path segment, percent-decoded once. An id contains neither '%' nor '/', so nobody who decodes it a
+ * second time can find another id in it. `size` is that of out. */
 static bool decode_id(struct box_str segment, char *out, size_t size)
 {
 	size_t len = 0;
@@ -178,7 +179,7 @@ static bool relay_path(struct box_str path, struct box_gate_verdict *verdict)
 		decode_id(process, verdict->process_id, sizeof(verdict->process_id));
 }
 
-/* Sets kind, and the ids of a relay; leaves BOX_GATE_REFUSED where the path is unknown. */
+/* Sets kind, and the ids of a relay; kind stays BOX_GATE_REFUSED if the path is unknown. */
 static void find_route(struct box_str path, struct box_gate_verdict *verdict)
 {
 	static const struct {
@@ -213,15 +214,15 @@ static void hash_padded(
 	box_hash_sha256_parts(parts, 2, out);
 }
 
-/* Both sides are padded to one size, so that the number of blocks tells no length, and compared as
- * hashes, so that even a comparison which stopped early would tell nothing of the secret. */
+/* Both sides are padded to the same size, so that the number of hashed blocks does not reveal the length,
+ * and compared as hashes, so that even a comparison that stopped early would reveal nothing. */
 bool box_gate_secret_equal(const char *secret, struct box_str given)
 {
 	char padded[BOX_TOKEN_MAX];
 	unsigned char wanted[BOX_HASH_SHA256_BYTES];
 	unsigned char got[BOX_HASH_SHA256_BYTES];
 
-	/* At its end the secret is read on as zeros; no strlen, whose time is the length. */
+	/* Past its end the secret reads as zeros; not strlen, whose time depends on the length. */
 	size_t at = 0;
 	for (size_t i = 0; i < sizeof(padded); i++) {
 		padded[i] = secret[at];
@@ -262,8 +263,8 @@ static bool read_generation(struct box_str text, int64_t *ret_generation)
 	return true;
 }
 
-/* The operator is known by its socket. It may say which instance it speaks for, and else speaks for
- * its own. */
+/* The operator is known by its socket. It may name the instance that it speaks for; the default is an
+ * instance of its own. */
 static const char *identify_operator(
 	const struct box_http_head *head, struct box_gate_verdict *verdict)
 {
@@ -284,7 +285,7 @@ static const char *identify_operator(
 		return NULL;
 	}
 	if (box_http_head_count(head, WORKSPACE_FIELD) == 0) {
-		/* The one of clients that send no context. */
+		/* The generation of clients that send no context. */
 		verdict->generation = 1;
 		return NULL;
 	}
@@ -296,7 +297,7 @@ static const char *identify_operator(
 	return NULL;
 }
 
-/* Both are compared, whichever is right. */
+/* Both are always compared, so that the time does not reveal which one matched. */
 static bool token_matches(const struct box_gate_policy *policy, struct box_str token)
 {
 	const char *other = policy->other_token ? policy->other_token : policy->token;
@@ -305,7 +306,7 @@ static bool token_matches(const struct box_gate_policy *policy, struct box_str t
 	return (first | second) & (token.bytes != NULL);
 }
 
-/* Whoever scrapes metrics can usually send no field of its own choice. */
+/* Monitoring tools can usually send Authorization, but no header of their own choice. */
 static struct box_str page_token(const struct box_http_head *head)
 {
 	struct box_str bearer = box_http_head_get(head, "Authorization");
@@ -317,7 +318,7 @@ static struct box_str page_token(const struct box_http_head *head)
 	return (struct box_str){bearer.bytes + scheme, bearer.len - scheme};
 }
 
-/* Whether a page may tell all there is. */
+/* Whether a page may show all details. */
 static bool may_know(const struct box_gate_policy *policy, const struct box_http_head *head)
 {
 	if (policy->is_operator) {
@@ -334,12 +335,12 @@ static void decide_page(const struct box_gate_policy *policy, const struct box_h
 		refuse(verdict, 401,
 			policy->stranger ? policy->stranger : box_gate_status_phrase(401),
 			policy->token ? "page: control token missing, repeated or wrong"
-				      : "page: a user who may not speak here");
+				      : "page: a user who is not allowed");
 	}
 }
 
-/* NULL when the caller may come in, and verdict then says who it is; else why not. All checks are
- * made before any result is looked at: the time does not tell which one failed. */
+/* NULL if the caller is admitted, with its identity in verdict; otherwise the reason. All checks are made
+ * before any result is looked at, so that the time does not reveal which one failed. */
 static const char *authenticate(const struct box_gate_policy *policy,
 	const struct box_http_head *head, struct box_gate_verdict *verdict)
 {
@@ -364,7 +365,7 @@ static const char *authenticate(const struct box_gate_policy *policy,
 		return "control token missing, repeated or wrong";
 	}
 	if (!policy->token && policy->stranger) {
-		return STRANGER;
+		return stranger_reason;
 	}
 	if (!instance_valid) {
 		return "instance id missing, repeated or malformed";
@@ -433,7 +434,7 @@ static void check_upgrade(const struct box_http_head *head, struct box_gate_verd
 	verdict->offers_box_v1 = box_http_head_has_exact(head, "Sec-WebSocket-Protocol", "box.v1");
 }
 
-/* What holds for every request alike. Sets the kind; false when it has refused. */
+/* The checks that are the same for every request. Sets the kind; false if the request was refused. */
 static bool admit_request(const struct box_gate_policy *policy, const struct box_http_head *head,
 	struct box_gate_verdict *verdict)
 {
@@ -481,9 +482,9 @@ void box_gate_decide(const struct box_gate_policy *policy, const struct box_http
 	const char *why = policy->is_operator ? identify_operator(head, ret_verdict)
 					      : authenticate(policy, head, ret_verdict);
 	if (why) {
-		bool stranger = strcmp(why, STRANGER) == 0;
-		refuse(ret_verdict, 401, stranger ? policy->stranger : box_gate_status_phrase(401),
-			why);
+		const char *text = why == stranger_reason ? policy->stranger
+							  : box_gate_status_phrase(401);
+		refuse(ret_verdict, 401, text, why);
 		return;
 	}
 	check_upgrade(head, ret_verdict);

@@ -1,7 +1,7 @@
-/* Who may come in: the pure decision over a request head.
+/* Admission: a pure decision over a request head, called by the acceptor.
  *
- * Takes the head and what is trusted, returns a verdict as data: a plain HTTP page, a WebSocket to
- * hand on, or a refusal with its status. It keeps no state: pinning the instance is the caller's.
+ * Takes the head and the policy, and returns a verdict as data: a plain HTTP page, a WebSocket to
+ * hand over, or a refusal with its status. It keeps no state: the caller pins the instance.
  */
 #pragma once
 
@@ -18,10 +18,10 @@
 
 struct box_gate_policy {
 	bool is_operator;           /* it came over the operator's own socket */
-	const char *token;          /* NULL: none is asked for */
-	const char *other_token;    /* as good as the first; NULL: there is only one */
-	const char *stranger;       /* without a token: why the peer is not let in, or NULL */
-	bool metrics_open;          /* /metrics is for everyone */
+	const char *token;          /* NULL: none is required */
+	const char *other_token;    /* equally valid; NULL: there is only one */
+	const char *stranger;       /* without a token: why the peer is refused, or NULL */
+	bool metrics_open;          /* everyone may read /metrics */
 	const char *instance;       /* the pinned instance, NULL while there is none */
 	bool unnamed;               /* a caller without an instance id is BOX_INSTANCE_UNNAMED */
 	bool loopback_names_only;   /* Host must name this machine (no explicit --host) */
@@ -42,16 +42,16 @@ struct box_gate_verdict {
 	int status;        /* of a refusal */
 	const char *body;  /* of a refusal, text/plain; static, or the policy's `stranger` */
 	const char *why;   /* for the log, static */
-	const char *allow; /* of a 405: the methods there are, static */
-	bool head_only;    /* HEAD: the answer goes without its body */
-	bool is_operator;  /* as the policy said */
-	bool details;      /* of a page: it is for someone who may know more than that we live */
+	const char *allow; /* for 405: the allowed methods, static */
+	bool head_only;    /* HEAD: the answer has no body */
+	bool is_operator;  /* as in the policy */
+	bool details;      /* for a page: the caller may see more than that the runtime is alive */
 	char instance[BOX_INSTANCE_ID_MAX + 1];
 	char websocket_key[25];
 	bool offers_mcp; /* subprotocols the client offered */
 	bool offers_box_v1;
 	/* BOX_GATE_RELAY */
-	char session_id[BOX_GATE_SESSION_SIZE]; /* physical; of BOX_INSTANCE_UNNAMED logical */
+	char session_id[BOX_GATE_SESSION_SIZE]; /* physical; for BOX_INSTANCE_UNNAMED logical */
 	char process_id[BOX_SESSION_ID_MAX + 1];
 	char workspace[BOX_WORKSPACE_ID_MAX + 1];
 	int64_t generation;
@@ -60,7 +60,7 @@ struct box_gate_verdict {
 void box_gate_decide(const struct box_gate_policy *policy, const struct box_http_head *head,
 	struct box_gate_verdict *ret_verdict);
 
-/* Equal, in a time that depends on neither content nor length of the secret. */
+/* Whether both are equal, in a time that depends on neither content nor length of the secret. */
 bool box_gate_secret_equal(const char *secret, struct box_str given);
 
 /* The standard phrase of a status, "Unauthorized" for 401. */

@@ -1,5 +1,5 @@
-/* Every answer closes its connection: probes and scrapers come anew, and nothing can be smuggled
- * behind a request. */
+/* Writes HTTP answers. Each closes its connection: probes and scrapers reconnect anyway, and no second
+ * request can be smuggled behind the first. */
 #include "transport/http_answer.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 #define PROMETHEUS "text/plain; version=0.0.4; charset=utf-8"
 #define JSON "application/json; charset=utf-8"
 
-/* `extra` is more header lines, each with its end. */
+/* `extra` is more header lines, each with its line end. */
 static void answer_with(int status, const char *type, struct box_str body, bool head_only,
 	const char *extra, struct box_buf *out)
 {
@@ -71,7 +71,7 @@ static void metrics_page(struct box_runtime *runtime, bool head_only, struct box
 	box_buf_free(&body);
 }
 
-/* For probes: everyone may know that much. */
+/* The short page for probes, which everyone may read. */
 static void bare_page(int status, const char *name, bool value, bool head_only, struct box_buf *out)
 {
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
@@ -108,7 +108,7 @@ static void ready_page(
 	answer_json(ready ? 200 : 503, &readiness, head_only, out);
 }
 
-/* Some statuses must say what would have been right. */
+/* Some statuses require a header that names what is allowed. */
 static void refuse_verdict(const struct box_gate_verdict *verdict, struct box_buf *out)
 {
 	char extra[128] = "";

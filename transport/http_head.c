@@ -1,6 +1,6 @@
-/* The strict reader of request heads. It starts anew at each arrival: with 8 KiB at most, that is
- * cheaper than state to get wrong. Bytes are judged strictly in order, so a verdict never changes
- * when more bytes come, and a byte that can never be right is refused when it is the last one here.
+/* The strict parser of request heads. It starts over whenever bytes arrive: with 8 KiB at most, that is
+ * cheaper than state that could be wrong. Bytes are checked strictly in order, so a result never changes
+ * when more bytes arrive, and a byte that can never be valid is refused even if it is the last one so far.
  */
 #include "transport/http_head.h"
 
@@ -35,7 +35,7 @@ static bool is_token_byte(char c)
 	return is_alnum(c) || is_among(c, "!#$%&'*+-.^_`|~");
 }
 
-/* Bytes from 0x80 on are negative or above '~', whichever char is: refused in both cases. */
+/* Bytes from 0x80 on are negative or above '~', depending on char's sign: refused in both cases. */
 static bool is_visible(char c)
 {
 	return c >= '!' && c <= '~';
@@ -46,7 +46,7 @@ static char lower(char c)
 	return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
 }
 
-/* Not strncasecmp: that asks the locale. */
+/* Not strncasecmp: that depends on the locale. */
 static bool same_fold(struct box_str a, const char *b)
 {
 	if (a.len != strlen(b)) {
@@ -60,7 +60,7 @@ static bool same_fold(struct box_str a, const char *b)
 	return true;
 }
 
-/* The read_ functions give COMPLETE when their part has been read and r->at stands behind it. */
+/* The read_ functions return COMPLETE when they have read their part, and leave r->at behind it. */
 
 static enum box_http_head_result read_literal(struct reader *r, const char *text)
 {
@@ -131,8 +131,8 @@ static enum box_http_head_result read_request_line(struct reader *r, struct box_
 	return result;
 }
 
-/* What is special about a field; a second Host or Content-Length is refused like a first
- * Transfer-Encoding, equal or not: the next reader may take the other one. */
+/* Which rule applies to a field. A second Host or Content-Length is refused like a first
+ * Transfer-Encoding, even if it is equal: the next parser may take the other one. */
 static enum field_kind field_kind(struct reader *r, struct box_str name)
 {
 	if (same_fold(name, "host")) {
@@ -148,7 +148,7 @@ static enum field_kind field_kind(struct reader *r, struct box_str name)
 	return same_fold(name, "transfer-encoding") ? FIELD_REFUSED : FIELD_PLAIN;
 }
 
-/* The next two judge the start of a value as well as a whole one, and so take an empty one. */
+/* The next two accept the start of a value as well as a whole one, and therefore an empty one. */
 
 static bool host_fits(struct box_str value)
 {
@@ -237,8 +237,8 @@ enum box_http_head_result box_http_head_parse(
 	ret_head->content_length = 0;
 	enum box_http_head_result result = read_head(&r, ret_head);
 	ret_head->bytes_used = (size_t)(r.at - bytes);
-	/* With that many bytes here and no end among them, the end can only come too late. A caller
-	 * whose buffer has this size would otherwise wait for bytes it has no room for. */
+	/* So many bytes without an end: the end can only come too late. A caller whose buffer has this
+	 * size would otherwise wait for bytes that it has no room for. */
 	if (result == BOX_HTTP_HEAD_MORE && len >= BOX_HTTP_HEAD_BYTES_MAX) {
 		return BOX_HTTP_HEAD_TOO_LARGE;
 	}

@@ -1,7 +1,7 @@
-/* Peers that may have vanished without a word. */
+/* Detects peers that are gone although their connection was never closed: timers, and TCP_INFO. */
 #include "transport/keepalive.h"
 
-#include <linux/tcp.h> /* that of libc does not know what was acknowledged */
+#include <linux/tcp.h> /* libc's tcp_info has no tcpi_bytes_acked */
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -35,7 +35,7 @@ void box_keepalive_set_tcp_options(int fd, const struct box_keepalive_times *tim
 	(void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
 }
 
-/* The end of a peer on this machine is told by the kernel at once. */
+/* If a peer on this machine ends, the kernel closes the connection at once. */
 static bool is_unix(int fd)
 {
 	int domain = 0;

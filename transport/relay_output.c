@@ -1,4 +1,4 @@
-/* The cutting of output into messages. */
+/* Cuts output into messages: lines up to the message limit, or pieces of text or bytes as they come. */
 #include "transport/relay_output.h"
 
 #include <errno.h>
@@ -11,9 +11,9 @@
 #include "base/utf8.h"
 #include "runtime/session/output.h"
 
-#define OFFSET_HEAD 9 /* a byte for the kind, eight for the offset */
+#define OFFSET_HEAD 9 /* one byte for the kind, eight for the offset */
 #define OUTPUT_KIND 1
-/* Each byte that is no UTF-8 becomes three: what is longer must be measured. */
+/* Each invalid byte becomes three when repaired: anything longer must be measured. */
 #define SURE_BYTES (BOX_MESSAGE_BYTES_MAX / 3)
 
 void box_relay_output_init(struct box_relay_output *output, enum box_relay_output_kind kind)
@@ -41,7 +41,7 @@ void box_relay_output_free(struct box_relay_output *output)
 
 /* --- messages out of runs --- */
 
-/* A text message must be UTF-8. */
+/* A text message must be valid UTF-8. */
 static void repair(struct box_relay_output_chunk *chunk)
 {
 	if (box_utf8_valid(chunk->bytes, chunk->len)) {
@@ -64,7 +64,7 @@ static size_t skip_empty(const struct box_buf *run, size_t at)
 	return at;
 }
 
-/* The message that begins at run_next is the present one. */
+/* Makes the message that begins at run_next the current one. */
 static void settle(const struct box_relay_output *output, struct box_relay_output_chunk *chunk)
 {
 	const struct box_buf *run = &chunk->run;
@@ -126,7 +126,8 @@ uint64_t box_relay_output_longest_end(const struct box_relay_output *output)
 	return begun && chunk->len > output->longest_len ? chunk->end : output->longest_end;
 }
 
-/* Behind what is there and was not begun, as far as that follows and is not long. */
+/* Appends the bytes to the last run, if they follow it, its first message is not current, and it stays
+ * within one frame. */
 static bool join(struct box_relay_output *output, uint64_t offset, struct box_str bytes)
 {
 	struct box_relay_output_chunk *last = BOX_CONTAINER_OF(
@@ -143,7 +144,7 @@ static bool join(struct box_relay_output *output, uint64_t offset, struct box_st
 	return true;
 }
 
-/* `run` begins at this offset; it is empty afterwards. */
+/* Queues `run`, which begins at this offset and is empty afterwards. */
 static void push(struct box_relay_output *output, struct box_buf *run, uint64_t offset)
 {
 	size_t first = output->kind == BOX_RELAY_OUTPUT_LINES ? skip_empty(run, 0) : 0;
@@ -172,7 +173,7 @@ static struct box_buf take_rest(struct box_relay_output *output)
 
 /* --- lines --- */
 
-/* The rest and these bytes behind it, which end with a line. */
+/* Queues the unfinished rest with these bytes behind it, which end with a newline. */
 static void push_lines(struct box_relay_output *output, uint64_t offset, struct box_str bytes)
 {
 	struct box_buf run = take_rest(output);
@@ -182,7 +183,7 @@ static void push_lines(struct box_relay_output *output, uint64_t offset, struct 
 	push(output, &run, offset);
 }
 
-/* Up to the end, or to the beginning of a character that is not whole there. */
+/* The length without an incomplete character at the end. */
 static size_t whole_characters(const char *bytes, size_t len)
 {
 	for (size_t back = 1; back <= 3 && back <= len; back++) {
@@ -198,8 +199,8 @@ static size_t whole_characters(const char *bytes, size_t len)
 	return len;
 }
 
-/* Whether the rest, all of which is of one line, makes a message. Each byte is looked at once; a
- * character that is not whole yet counts when the line ends. */
+/* Whether the unfinished line in `rest` still fits a message. Each byte is measured once; an incomplete
+ * character counts when the line ends. */
 static bool rest_fits(struct box_relay_output *output, bool ends)
 {
 	const struct box_buf *rest = &output->rest;
@@ -212,15 +213,15 @@ static bool rest_fits(struct box_relay_output *output, bool ends)
 		BOX_MESSAGE_BYTES_MAX;
 }
 
-/* Bytes with their offset, lines up to `whole`. */
+/* New bytes with their offset; the first `whole` of them are complete lines. */
 struct added {
 	uint64_t offset;
 	struct box_str bytes;
 	size_t whole;
 };
 
-/* Whether the next `len` bytes belong to no line that is too long. Those of one that has begun and
- * is long go to the rest, to be measured there. */
+/* Whether the line that the next `len` bytes belong to is still short enough. If it began earlier and is
+ * long, the bytes go to the rest, to be measured there. */
 static bool line_fits(struct box_relay_output *output, struct added *added, size_t len, bool ends)
 {
 	struct box_str line = {added->bytes.bytes + added->whole, len};
@@ -240,7 +241,7 @@ static bool line_fits(struct box_relay_output *output, struct added *added, size
 	return rest_fits(output, ends);
 }
 
-/* Goes through the lines; false at one that is too long. */
+/* Goes through the lines; false if one is too long. */
 static bool walk_lines(struct box_relay_output *output, struct added *added)
 {
 	while (added->whole < added->bytes.len) {

@@ -1,5 +1,5 @@
-/* What a managed process wrote, cut into messages: a line each, or pieces of text as they come. Pure:
- * bytes with offsets go in, messages with the offset behind them come out. */
+/* Cuts the output of a managed process into messages: a line each, or pieces of text as they come. Pure:
+ * bytes with offsets go in, messages with the offset of their end come out. For ws_relay.c. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,53 +10,53 @@
 #include "base/value.h"
 
 enum box_relay_output_kind {
-	BOX_RELAY_OUTPUT_LINES, /* one message a line, without its end; empty lines are none */
-	BOX_RELAY_OUTPUT_TEXT,  /* as it comes, never inside of a character */
-	BOX_RELAY_OUTPUT_BYTES, /* as it comes, behind a byte 1 and the offset in eight, high ones first */
+	BOX_RELAY_OUTPUT_LINES, /* one message for each line, without its newline; none for empty lines */
+	BOX_RELAY_OUTPUT_TEXT, /* as it comes, never cut inside a character */
+	BOX_RELAY_OUTPUT_BYTES, /* as it comes, after a byte 1 and the offset (eight bytes, big-endian) */
 };
 
-/* A message, and behind it in the same run of bytes those that follow: what a process writes in small
+/* A message, and in the same run of bytes those that follow it: output that a process writes in small
  * pieces costs little more than its bytes. */
 struct box_relay_output_chunk {
 	struct box_list links;
-	struct box_buf run;  /* as it was written */
+	struct box_buf run;  /* the bytes as they were written */
 	uint64_t run_offset; /* of its first byte */
-	size_t run_next;     /* where the following message begins */
-	struct box_buf text; /* of the message, where it had to be repaired */
-	char *bytes;         /* the message; NULL while it is not the first */
+	size_t run_next;     /* where the next message begins */
+	struct box_buf text; /* of the message, if it had to be repaired */
+	char *bytes;         /* the message; NULL unless it is the first in the queue */
 	size_t len;
 	size_t sent;
-	uint64_t end; /* the offset behind it */
+	uint64_t end; /* the offset of its end */
 };
 
 struct box_relay_output {
 	enum box_relay_output_kind kind;
-	bool skip;           /* up to the end of the present line */
-	struct box_buf rest; /* of a line or a character that is not whole */
-	uint64_t rest_end;   /* the offset behind it */
-	size_t measured;     /* so much of the rest */
-	size_t text_size;    /* is so long as text */
+	bool skip;           /* output is skipped up to the end of the current line */
+	struct box_buf rest; /* an incomplete line or character */
+	uint64_t rest_end;   /* the offset of its end */
+	size_t measured;     /* this many bytes of the rest are measured */
+	size_t text_size;    /* and this long when repaired */
 	struct box_list ready;
 	size_t ready_bytes;
-	size_t longest_len; /* of the longest message that is done with, the first of such */
+	size_t longest_len; /* of the longest message dropped so far, the first if several */
 	uint64_t longest_end;
 };
 
 void box_relay_output_init(struct box_relay_output *output, enum box_relay_output_kind kind);
 void box_relay_output_free(struct box_relay_output *output);
 
-/* More output. -EMSGSIZE: the present line is longer, as text, than a message may be. It is being
- * skipped from now on, and nothing was taken from rest_end on. */
+/* Adds output. -EMSGSIZE: the current line, repaired, is longer than a message may be. It is skipped from
+ * now on, and nothing from rest_end on was taken. */
 int box_relay_output_add(struct box_relay_output *output, uint64_t offset, struct box_str bytes);
-/* Of what was added last the end will never come: what is no message yet is none. */
+/* The end of what was added last will never come: the incomplete rest is dropped. */
 void box_relay_output_drop_rest(struct box_relay_output *output);
-/* There will be no more: what is left is a message too. */
+/* There will be no more output: the incomplete rest becomes a message too. */
 void box_relay_output_end(struct box_relay_output *output);
 
-/* The first message, or NULL; and away with it. */
+/* The first message, or NULL; and its removal from the queue. */
 struct box_relay_output_chunk *box_relay_output_first(const struct box_relay_output *output);
 void box_relay_output_drop_first(struct box_relay_output *output);
 
-/* Whoever refuses a message for its length refuses the longest that it has seen a byte of: what was
- * as long before was taken. The offset behind that one; 0: there is none. */
+/* The end of the longest message of which the client has seen at least one byte; 0 if there is none. A
+ * client that refuses a message for its length refuses that one: it accepted the shorter ones. */
 uint64_t box_relay_output_longest_end(const struct box_relay_output *output);

@@ -1,8 +1,8 @@
-/* Reads fd 0, writes fd 1, on the loop.
+/* The stdio connection: reads fd 0 and writes fd 1 on the event loop.
  *
- * Pipes, sockets and terminals are polled and never block; their mode is put back at the end, because
- * a terminal's belongs to the shell too. A regular file (someone plays a recorded session) cannot be
- * polled and is always ready.
+ * Pipes, sockets and terminals are polled and never block; their flags are restored at the end, because a
+ * terminal's flags are shared with the shell. A regular file (a recorded session) cannot be polled and is
+ * always ready.
  */
 #include "transport/stdio.h"
 
@@ -32,7 +32,7 @@ struct box_stdio {
 	uv_poll_t in;
 	uv_poll_t out;
 	uv_idle_t in_file; /* stands in for `in` when fd 0 is a regular file */
-	uv_idle_t resume;  /* takes up, from the loop, what was read before a pause */
+	uv_idle_t resume;  /* handles, from the loop, what was read before a pause */
 	uv_timer_t drain;
 	bool in_is_file;
 	bool out_is_file;
@@ -82,7 +82,7 @@ static void out_poll_cb(uv_poll_t *poll, int status, int events)
 
 enum reading {
 	READ_ALL,
-	READ_HANG_UP, /* only whether the other end goes */
+	READ_HANG_UP, /* only detect that the other end closes */
 	READ_NOTHING,
 };
 
@@ -119,7 +119,7 @@ static void drain_cb(uv_timer_t *timer)
 	struct box_stdio *stdio = timer->data;
 	bool late = box_clock_ms() >= stdio->drain_until_ms;
 	if (!stdio->finished) {
-		/* Hung up while paused: over when nobody takes answers either. */
+		/* Hung up while paused: it ends when answers are not read either. */
 		if (!stdio->hung_up) {
 			(void)uv_timer_stop(timer);
 		} else if (late) {
@@ -152,8 +152,8 @@ static void finish(struct box_stdio *stdio, bool clean)
 	start_drain(stdio);
 }
 
-/* The other end of fd 0 is gone, but what it sent before is not read yet, because it does not take
- * its answers. It may still do so: go on as long as it does. */
+/* The other end of fd 0 has closed while we were paused, so what it sent before is not read yet. It may
+ * still read its answers: go on as long as it does. */
 static void on_hang_up(struct box_stdio *stdio)
 {
 	set_reading(stdio, READ_NOTHING);
@@ -168,7 +168,7 @@ size_t box_stdio_queued(const struct box_stdio *stdio)
 
 /* --- in --- */
 
-/* Gives out what is whole. False when the stream cannot go on. */
+/* Dispatches all complete messages. False when the stream is broken. */
 static bool take_messages(struct box_stdio *stdio)
 {
 	struct box_message message;
@@ -238,7 +238,7 @@ static void resume_cb(uv_idle_t *idle)
 	}
 }
 
-/* Called while an answer is being sent: nothing may be taken in before that is done. */
+/* Called while an answer is being sent: no message may be handled before that is done. */
 static void pause_reading(struct box_conn *conn, bool paused)
 {
 	struct box_stdio *stdio = of_conn(conn);
@@ -265,7 +265,7 @@ static void arm_output(struct box_stdio *stdio, bool armed)
 		     : uv_poll_stop(&stdio->out));
 }
 
-/* Writes several answers with one call. The number of bytes taken, or -errno. */
+/* Writes several answers with one call. Returns the number of bytes written, or -errno. */
 static ssize_t write_once(struct box_stdio *stdio)
 {
 	struct iovec parts[WRITE_PARTS];
@@ -289,7 +289,7 @@ static void write_some(struct box_stdio *stdio)
 			return;
 		}
 		if (wrote < 0) {
-			/* The parent is gone. */
+			/* The parent has closed its end. */
 			stdio->conn.closing = true;
 			finish(stdio, true);
 			break;
@@ -329,7 +329,7 @@ static const struct box_conn_ops conn_ops = {
 
 /* --- the beginning --- */
 
-/* Makes the fd non-blocking and ready to be polled, or says that it is a kind that cannot be. */
+/* Makes the fd non-blocking and ready to be polled, or reports that it is a regular file. */
 static int prepare_fd(uv_loop_t *loop, uv_poll_t *poll, int fd, int *ret_flags, bool *ret_is_file)
 {
 	*ret_flags = fcntl(fd, F_GETFL);

@@ -9,7 +9,7 @@
  * libwebsockets accepts frames of clients that are not masked, and hangs up on other faults without a
  * close frame when it can: RFC 6455 wants the connection closed with 1002. It has no callback for a
  * frame, but it reads by recv, and a program's own definition comes before that of libc. So everything
- * that it reads passes through the recv below, where ws_frames.c judges the frames. Sockets that are
+ * that it reads passes through the recv below, where ws_frames.c checks the frames. Sockets that are
  * not WebSockets are read as usual. That libwebsockets really calls this recv is checked when box-rpc
  * starts, and again with every message: one whose bytes did not pass through it is refused.
  */
@@ -45,8 +45,8 @@ _Static_assert(
 #define CLOSE_SECONDS 2
 #define WRITES_PER_TURN 16
 #define SMALL_BYTES (4 * BOX_KIB)
-#define PING_BYTES 1  /* libwebsockets tells of no answer that is empty */
-#define DRAINS_MAX 64 /* reads of what comes behind a fault, for one call */
+#define PING_BYTES 1  /* libwebsockets does not report empty pongs */
+#define DRAINS_MAX 64 /* reads that discard what follows a fault, in one call */
 
 struct box_ws {
 	struct lws_context *context;
@@ -59,21 +59,22 @@ struct box_ws {
 	size_t pinned_bytes; /* of unfinished messages, all connections */
 	uint64_t ticked_ms;
 	struct box_ws_socket *adopting;
-	struct box_log_limit closed; /* connections of clients that were at fault */
+	struct box_log_limit closed; /* connections closed because of the client */
 };
 
 struct box_ws_socket {
 	const struct box_ws_user *user;
 	void *arg;
 	struct box_list links;
-	struct box_deferred_call settled; /* tells the user that this turn's messages are over */
-	struct box_deferred_call due;     /* writes what there is to send */
+	struct box_deferred_call
+		settled;              /* reports that all messages of this turn were delivered */
+	struct box_deferred_call due; /* writes what is queued */
 	struct box_ws *ws;
 	struct lws *wsi;
 	int fd;
-	struct box_ws_frames frames; /* where the stream that is read stands */
-	const char *fault;           /* of that stream: the connection is closed for this */
-	int fault_code;              /* and with this code */
+	struct box_ws_frames frames; /* the position in the frames that are read */
+	const char *fault;           /* in the frames: the reason to close the connection */
+	int fault_code;              /* and the close code */
 	struct box_buf in;
 	bool binary;
 	bool established;
@@ -140,7 +141,7 @@ static void close_for_fault(struct box_ws_socket *socket)
 static struct box_ws_socket **sockets; /* by fd */
 static int sockets_room;
 
-/* What libwebsockets reads from this fd is judged from now on. */
+/* Checks the frames that libwebsockets reads from this fd from now on. */
 static void watch_reads(struct box_ws_socket *socket, int fd)
 {
 	if (fd >= sockets_room) {
@@ -160,7 +161,7 @@ static void watch_reads(struct box_ws_socket *socket, int fd)
 	socket->fd = fd;
 }
 
-/* Exported for test_ws.c, which plays a libwebsockets that reads in another way. */
+/* Exported for test_ws.c, which simulates a libwebsockets that does not read by our recv. */
 void box_ws_recv_forget(struct box_ws_socket *socket);
 void box_ws_recv_forget(struct box_ws_socket *socket)
 {
@@ -174,7 +175,7 @@ static ssize_t read_plain(int fd, void *buffer, size_t len, int flags)
 	return syscall(SYS_recvfrom, fd, buffer, len, flags, NULL, NULL);
 }
 
-/* Bytes behind a fault are read and thrown away: unread ones would make the kernel reset the connection,
+/* Bytes after a fault are read and discarded: unread ones would make the kernel reset the connection,
  * and the close frame would be lost. */
 static void drain(int fd)
 {
@@ -236,7 +237,7 @@ static void settled_cb(struct box_deferred_call *call)
 	socket->user->settled(socket->arg);
 }
 
-/* The assembled message goes to the user, and an empty buffer takes its place. */
+/* Passes the assembled message to the user and begins an empty one. */
 static int message_whole(struct box_ws_socket *socket)
 {
 	struct box_buf message = socket->in;
@@ -276,7 +277,7 @@ static int receive(struct box_ws_socket *socket, const void *bytes, size_t len)
 		return 0;
 	}
 	if (len > socket->frames.passed) {
-		return refuse(socket, BOX_WS_INTERNAL, "these bytes were not judged");
+		return refuse(socket, BOX_WS_INTERNAL, "these bytes were not checked");
 	}
 	socket->frames.passed -= len;
 	if (lws_is_first_fragment(socket->wsi)) {
@@ -306,7 +307,7 @@ void box_ws_pause_reading(struct box_ws_socket *socket, bool paused)
 
 /* --- out --- */
 
-/* What becomes due while this socket sends waits for its next turn, so that other sockets get theirs. */
+/* A frame that becomes due while this socket sends waits for its next turn, so that other sockets get theirs. */
 void box_ws_want_write(struct box_ws_socket *socket)
 {
 	if (socket->sending || socket->close_code != 0 || socket->peer_closes) {
@@ -461,7 +462,7 @@ static void take_close(struct box_ws_socket *socket, const unsigned char *in, si
 	}
 }
 
-/* While reading is paused, pongs are not seen. But a slow peer still takes what is sent to it, and that
+/* While reading is paused, pongs are not seen. But a slow peer still acknowledges data, and that
  * can be seen. */
 static bool is_there_unread(struct box_ws_socket *socket, uint64_t since_ms)
 {
@@ -470,8 +471,8 @@ static bool is_there_unread(struct box_ws_socket *socket, uint64_t since_ms)
 	return takes || (socket->user->patient && box_keepalive_kernel_answered(fd, since_ms));
 }
 
-/* Closes it if a message will be too large, and pings it if it was silent for long; `since_ms` is the
- * time since the last call. */
+/* Closes the socket if a message will be too large, and pings a peer that was silent for long; `since_ms`
+ * is the time since the last call. */
 static void socket_tick(struct box_ws_socket *socket, uint64_t now_ms, uint64_t since_ms)
 {
 	if (is_too_large(socket, socket->in.len)) {
@@ -578,7 +579,7 @@ static const struct lws_protocols protocols[] = {
 
 static void on_lws_log(int level, const char *line)
 {
-	/* Logged at error level though harmless: every adoption with a foreign loop, and the netlink
+	/* Logged at error level though harmless: every adoption on a foreign loop, and the netlink
 	 * socket that our seccomp filter refuses. */
 	if (strstr(line, "calling service") || strstr(line, "unable to open netlink")) {
 		return;
@@ -642,8 +643,8 @@ static struct box_ws_socket *socket_new(
 	return socket;
 }
 
-/* The request head that libwebsockets sees in place of the client's own. Nothing in it is the client's but
- * the key, which the gate has checked, and what came behind the client's head. */
+/* The request head that libwebsockets sees in place of the client's own. Only two parts come from the
+ * client: the key, which the gate has checked, and the bytes behind the client's head. */
 static void write_request_head(struct box_buf *head, const struct box_ws_upgrade *upgrade)
 {
 	(void)box_buf_printf(head,

@@ -47,7 +47,7 @@ struct box_ws_user {
 	/* While reading is paused, pongs are not read either: with this flag a peer whose kernel still
 	 * answers stays connected; without it, a peer that takes nothing of what is sent is closed. */
 	bool patient;
-	/* Often sends several messages at once: they go out in common segments (TCP_CORK). */
+	/* The user often sends several messages at once: they share TCP segments (TCP_CORK). */
 	bool gathers;
 	/* The handshake is done; from now on `socket` may be used. */
 	void (*opened)(void *arg, struct box_ws_socket *socket);
@@ -55,14 +55,14 @@ struct box_ws_user {
 	int (*message)(void *arg, struct box_buf message, bool binary, const char **ret_why);
 	/* All messages that had arrived are delivered; may be NULL. */
 	void (*settled)(void *arg);
-	/* The next frame to send, if there is one; and that this frame was sent. */
+	/* The next frame to send, if there is one; `sent`: that frame was sent. */
 	bool (*next)(void *arg, struct box_ws_frame *ret_frame);
 	void (*sent)(void *arg, const struct box_ws_frame *frame);
 	/* A pong, perhaps to a ping that the user did not send; may be NULL. */
 	void (*pong)(void *arg, struct box_str bytes);
 	/* The time given to box_ws_wake_after is over; may be NULL. */
 	void (*woken)(void *arg);
-	/* The peer closes with 1009: a message was too large for it; may be NULL. */
+	/* The peer closed with 1009: a message was too large for it; may be NULL. */
 	void (*refused)(void *arg);
 	/* The socket will be closed: no more messages are delivered. */
 	void (*closing)(void *arg);
@@ -70,7 +70,7 @@ struct box_ws_user {
 	void (*closed)(void *arg);
 };
 
-/* Whether libwebsockets reads by our recv, which judges frames. If not, no client may be served. */
+/* Whether libwebsockets reads by our recv, which checks frames. If not, no client may be served. */
 bool box_ws_recv_is_hooked(void);
 
 /* NULL when libwebsockets cannot start, usually because its libuv plugin is not installed. */
@@ -81,7 +81,7 @@ struct box_ws_upgrade {
 	int fd;               /* closed on failure too */
 	const char *key;      /* its Sec-WebSocket-Key */
 	const char *protocol; /* the chosen subprotocol, "mcp" or "box.v1"; or NULL */
-	struct box_str rest;  /* bytes that came behind the request head */
+	struct box_str rest;  /* bytes received after the request head */
 };
 int box_ws_adopt(struct box_ws *ws, const struct box_ws_upgrade *upgrade,
 	const struct box_ws_user *user, void *arg);
@@ -91,7 +91,7 @@ void box_ws_want_write(struct box_ws_socket *socket);
 /* Calls `woken` once, after this time. */
 void box_ws_wake_after(struct box_ws_socket *socket, unsigned int ms);
 void box_ws_pause_reading(struct box_ws_socket *socket, bool paused);
-/* Closes soon, but not before this function returns. With `drain`, what is queued is sent first. No more
+/* Closes soon, but not before this function returns; with `drain`, after everything queued is sent. No more
  * messages are delivered. */
 void box_ws_close(struct box_ws_socket *socket, int code, const char *reason, bool drain);
 

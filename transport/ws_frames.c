@@ -1,5 +1,5 @@
-/* A header is judged as soon as its first two bytes are there; its length is only followed, since what
- * is too large is judged where messages are put together. A close frame is judged when it is whole. */
+/* A header is checked as soon as its first two bytes have arrived. Its length is only tracked, since ws.c
+ * refuses what is too large when it assembles messages. A close frame is checked when it is complete. */
 #include "transport/ws_frames.h"
 
 #include <string.h>
@@ -27,13 +27,13 @@ static size_t header_size(const struct box_ws_frames *frames)
 	return 2 + (length == LENGTH_64 ? 8 : length == LENGTH_16 ? 2 : 0) + MASK_BYTES;
 }
 
-static const char *judge(const struct box_ws_frames *frames)
+static const char *check_header(const struct box_ws_frames *frames)
 {
 	unsigned first = frames->header[0];
 	unsigned length = frames->header[1] & LENGTH;
 	unsigned opcode = first & OPCODE;
 	if (!(frames->header[1] & MASKED)) {
-		return "a frame of the client is not masked";
+		return "a frame from the client is not masked";
 	}
 	if (first & RESERVED) {
 		return "reserved bits of a frame are set";
@@ -42,18 +42,18 @@ static const char *judge(const struct box_ws_frames *frames)
 		if (opcode > PONG) {
 			return "an unknown kind of frame";
 		}
-		return !(first & FINAL)                     ? "a control frame in fragments"
+		return !(first & FINAL)                     ? "a fragmented control frame"
 			: length > BOX_WS_CONTROL_BYTES_MAX ? "a control frame is too long"
-			: opcode == CLOSE && length == 1    ? "a close frame with half a code"
+			: opcode == CLOSE && length == 1    ? "a close frame with half a close code"
 							    : NULL;
 	}
 	if (opcode > BINARY) {
 		return "an unknown kind of frame";
 	}
 	if (opcode == CONTINUATION) {
-		return frames->in_message ? NULL : "a fragment of no message";
+		return frames->in_message ? NULL : "a continuation frame without a message";
 	}
-	return frames->in_message ? "a message inside a message" : NULL;
+	return frames->in_message ? "a new message inside a fragmented one" : NULL;
 }
 
 static void begin_payload(struct box_ws_frames *frames)
@@ -77,15 +77,15 @@ static bool is_close(const struct box_ws_frames *frames)
 	return (frames->header[0] & OPCODE) == CLOSE;
 }
 
-/* Those that RFC 6455 and its registry know, and those of libraries and applications. 1005, 1006 and
- * 1015 are never sent. */
+/* The codes of RFC 6455 and its registry, and those for libraries and applications. 1005, 1006 and 1015
+ * must never appear in a frame. */
 static bool may_be_sent(unsigned code)
 {
 	return (code >= 1000 && code <= 1003) || (code >= 1007 && code <= 1014) ||
 		(code >= 3000 && code <= 4999);
 }
 
-static const char *judge_close(const struct box_ws_frames *frames, int *ret_code)
+static const char *check_close(const struct box_ws_frames *frames, int *ret_code)
 {
 	const unsigned char *payload = frames->control;
 	if (frames->control_len == 0) {
@@ -98,7 +98,7 @@ static const char *judge_close(const struct box_ws_frames *frames, int *ret_code
 	*ret_code = BOX_WS_BAD_TEXT;
 	return box_utf8_valid((const char *)payload + 2, frames->control_len - 2)
 		? NULL
-		: "the reason of a close is not UTF-8";
+		: "the reason of a close frame is not UTF-8";
 }
 
 static void take_payload(struct box_ws_frames *frames, const unsigned char *bytes, size_t len)
@@ -118,7 +118,7 @@ size_t box_ws_frames_scan(struct box_ws_frames *frames, const unsigned char *byt
 	const char **ret_why, int *ret_code)
 {
 	size_t at = 0;
-	size_t good = 0; /* up to the beginning of the present frame */
+	size_t good = 0; /* up to the start of the current frame */
 	while (at < len) {
 		if (frames->in_payload) {
 			size_t piece = len - at < frames->left ? len - at : (size_t)frames->left;
@@ -128,7 +128,7 @@ size_t box_ws_frames_scan(struct box_ws_frames *frames, const unsigned char *byt
 		} else {
 			frames->header[frames->header_len++] = bytes[at++];
 			if (frames->header_len == 2) {
-				*ret_why = judge(frames);
+				*ret_why = check_header(frames);
 				if (*ret_why) {
 					*ret_code = BOX_WS_PROTOCOL;
 					return good;
@@ -139,7 +139,7 @@ size_t box_ws_frames_scan(struct box_ws_frames *frames, const unsigned char *byt
 			}
 		}
 		if (frames->in_payload && frames->left == 0) {
-			*ret_why = is_close(frames) ? judge_close(frames, ret_code) : NULL;
+			*ret_why = is_close(frames) ? check_close(frames, ret_code) : NULL;
 			if (*ret_why) {
 				return good;
 			}

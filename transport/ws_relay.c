@@ -1,11 +1,12 @@
 /* Relays: a WebSocket that is the stdin and stdout of a managed process.
  *
- * Output is taken from the process as fast as the client takes it. What the client has for certain is
- * confirmed, and only confirmed output is forgotten: with `box.v1` the client confirms by a message of
- * its own, else it answers a ping that was sent behind the output. So the next client that attaches gets
- * what this one may have missed. A relay is closed behind a last ping: then the client has everything.
+ * Output is requested from the process as fast as the client reads it. Output counts as confirmed once the
+ * client certainly has it, and only confirmed output is forgotten: with `box.v1` the client confirms with a
+ * message of its own, otherwise by its answer to a ping that was sent after the output. So the next client
+ * that attaches gets what this one may have missed. A relay is closed after the answer to a last ping: then
+ * the client has everything.
  *
- * The client is read, whatever the process does, until much input is waiting: its pings want answers.
+ * Whatever the process does, the client is read until much input is queued: its pings need answers.
  */
 #include "transport/ws_relay.h"
 
@@ -24,18 +25,21 @@
 #include "runtime/session/process.h"
 #include "transport/relay_output.h"
 
-#define WINDOW_BYTES (256 * BOX_KIB) /* requested beyond the output that is here */
-#define UNSENT_BYTES (256 * BOX_KIB) /* waiting for the client: then no more is requested */
-#define CONFIRM_MS 10                /* at most so late the process learns what was confirmed */
-#define UNCONFIRMED_BYTES (1024 * BOX_KIB) /* not confirmed; a longer line may still grow */
-#define CONTROL_BYTES 32                   /* the longest of our own messages of box.v1 */
+#define WINDOW_BYTES (256 * BOX_KIB) /* requested beyond the output that has arrived */
+#define UNSENT_BYTES (256 * BOX_KIB) /* queued for the client: then no more is requested */
+#define CONFIRM_MS 10                /* the process learns within this time what was confirmed */
+#define UNCONFIRMED_BYTES \
+	(1024 * BOX_KIB) /* the most unconfirmed output; a longer line may still grow */
+#define CONTROL_BYTES 32 /* the longest of our own messages of box.v1 */
 
 /* box.v1: the first byte of a message. The offsets behind it have eight bytes, big-endian. */
 enum v1_kind {
-	V1_DATA = 1,  /* output or input: offset, bytes */
-	V1_DONE = 2,  /* up to this offset the client has the output, the process the input */
-	V1_BEGIN = 3, /* client, first: from which offset; we: the offsets of output and input */
-	V1_END = 4,   /* client: the input ends at this offset; we: the exit code, then we close */
+	V1_DATA = 1, /* output or input: offset, bytes */
+	V1_DONE = 2, /* the client has the output, or the process the input, up to this offset */
+	V1_BEGIN =
+		3, /* from the client, first: the start offset; from us: the offsets of output and input */
+	V1_END =
+		4, /* from the client: the input ends at this offset; from us: the exit code, then we close */
 };
 
 /* --- who may have a relay --- */
@@ -55,7 +59,7 @@ enum box_ws_relay_decision box_ws_relay_decide(struct box_runtime *runtime,
 	}
 	const char *session_id = verdict->session_id;
 	if (context.workspace.len == 0) {
-		/* Clients that send no context know only the ids that they gave. */
+		/* Clients that send no context know only logical ids. */
 		if (box_tenant_physical_id(&context, box_str(session_id), known, err) < 0) {
 			return BOX_WS_RELAY_REFUSED;
 		}
@@ -93,27 +97,28 @@ const char *box_ws_relay_protocol(const struct box_gate_verdict *verdict)
 struct relay {
 	struct box_ws_socket *socket;
 	struct box_process_reader *reader;
-	bool began; /* the reader was told from which offset to read */
+	bool began; /* the reader knows from which offset to read */
 	bool v1;
 	bool attached;
 	bool paused;
-	bool finishing; /* nothing more is taken: closed when the client has everything */
+	bool finishing; /* no more input: closed when the client has all output */
 	struct box_relay_output output;
 	/* Offsets of the output: */
 	uint64_t requested; /* the process may send up to here */
-	uint64_t received;  /* it has sent up to here */
+	uint64_t received;  /* it has been received up to here */
 	uint64_t sent;      /* written to the socket up to here */
 	uint64_t pinged;    /* a ping was sent behind this offset */
-	uint64_t confirmed; /* the client has it for certain up to here */
-	uint64_t claimed;   /* box.v1: up to here the client says so, perhaps of an earlier relay */
-	bool confirm_due;   /* soon the process learns what was confirmed */
+	uint64_t confirmed; /* the client certainly has it up to here */
+	uint64_t
+		claimed; /* box.v1: the client claims to have it up to here, perhaps from an earlier relay */
+	bool confirm_due; /* the process is about to learn what was confirmed */
 	bool ping_under_way;
-	bool last_ping; /* the ping under way is behind all output */
-	int last_code;  /* to close with after its pong */
+	bool last_ping; /* the outstanding ping was sent after all output */
+	int last_code;  /* close code for after its pong */
 	const char *last_reason;
 	struct box_buf early; /* input that came before the reader was attached */
 	uint64_t taken;       /* offset of the input that the process has taken */
-	/* A ping or a message of box.v1, sent before further output; with room for a frame's header. */
+	/* A ping or a message of box.v1, sent before further output; with headroom for the frame's header. */
 	char control[BOX_BUF_HEADROOM + CONTROL_BYTES];
 	size_t control_len;
 	bool control_is_ping;
@@ -130,9 +135,9 @@ static void want_write(struct relay *relay)
 	box_ws_want_write(relay->socket);
 }
 
-/* A client that sends far more than the process takes is not read, unless the process itself waits for
- * the client to confirm output, which only a message of the client can do. A client whose reader is not
- * attached yet may send little, and is read. */
+/* A client that sends far more input than the process takes is not read, unless the process itself waits
+ * for the client to confirm output, which takes a message from the client. Before the reader is attached a
+ * client may send only little, and is read. */
 static void balance_reading(struct relay *relay)
 {
 	bool held = relay->received - relay->confirmed >= UNCONFIRMED_BYTES;
@@ -144,7 +149,7 @@ static void balance_reading(struct relay *relay)
 	}
 }
 
-/* Closes when the client has all output that is here. */
+/* Closes once the client has all output received so far. */
 static void finish(struct relay *relay, int code, const char *reason)
 {
 	if (!relay->finishing) {
@@ -158,7 +163,7 @@ static void finish(struct relay *relay, int code, const char *reason)
 
 /* --- output --- */
 
-/* Requests more output when there is room, and confirms what the process may forget. */
+/* Requests more output if there is room, and confirms what the process may forget. */
 static void update(struct relay *relay)
 {
 	uint64_t open = relay->received - relay->confirmed;
@@ -178,8 +183,8 @@ static void update(struct relay *relay)
 	balance_reading(relay);
 }
 
-/* Output that makes no message (empty lines) needs no confirmation: a client that has all messages has
- * everything but the unfinished rest. */
+/* Output that forms no message (empty lines) needs no confirmation of its own: a client that has all
+ * messages has everything but the incomplete rest. */
 static void pass_over(struct relay *relay)
 {
 	uint64_t end = relay->received - relay->output.rest.len;
@@ -190,15 +195,15 @@ static void pass_over(struct relay *relay)
 	}
 }
 
-/* The client has the output up to this offset for certain. */
+/* The client certainly has the output up to this offset. */
 static void confirm(struct relay *relay, uint64_t offset)
 {
 	if (offset > relay->confirmed && offset <= relay->sent) {
 		relay->confirmed = offset;
 		pass_over(relay);
 		update(relay);
-		/* The mark "skip the rest of this line" of an earlier relay ends: this client does not
-		 * read lines and has got the rest. */
+		/* The mark "skip the rest of this line" of an earlier relay is cleared: this client does not
+		 * read lines and has received the rest. */
 		if (relay->output.kind != BOX_RELAY_OUTPUT_LINES) {
 			box_process_skip_line(relay->reader, false);
 		}
@@ -210,7 +215,7 @@ static void confirm_claimed(struct relay *relay)
 	confirm(relay, BOX_MIN(relay->claimed, relay->sent));
 }
 
-/* A client that comes back may have more than was sent to it again so far, and says so only once. */
+/* A client that reconnects may already have more than this relay has sent so far, and says so only once. */
 static void claim(struct relay *relay, uint64_t offset)
 {
 	if (offset > relay->claimed && offset <= box_process_output_end(relay->reader)) {
@@ -390,13 +395,13 @@ static void on_output(void *arg, uint64_t offset, struct box_str bytes)
 	if (relay->finishing || relay->socket_closing) {
 		return;
 	}
-	/* A log has dropped what lies in between, and so the rest of the line that has begun here. */
+	/* A log dropped the output in between, and with it the rest of the current line. */
 	if (offset > relay->received) {
 		box_relay_output_drop_rest(&relay->output);
 	}
 	const char *end = relay->output.skip ? memchr(bytes.bytes, '\n', bytes.len) : NULL;
 	size_t skipped = end ? (size_t)(end - bytes.bytes) + 1 : 0;
-	/* Taken alone, so that the process forgets it together with the mark that it is to be skipped. */
+	/* Confirmed alone, so that the process forgets it together with the mark to skip it. */
 	if (skipped > 0) {
 		take_output(relay, offset, (struct box_str){bytes.bytes, skipped});
 	}
@@ -455,7 +460,7 @@ static bool wants_ping(const struct relay *relay, bool last)
 		(last || (!relay->v1 && relay->sent > relay->pinged));
 }
 
-/* Makes the next of our own messages, if one is due; V1_END and the last ping come behind all output. */
+/* Writes the next of our own messages, if one is due; V1_END and the last ping come after all output. */
 static void fill_control(struct relay *relay)
 {
 	char *body = relay->control + BOX_BUF_HEADROOM + 1;
@@ -548,7 +553,7 @@ static void woken(void *arg)
 static void close_last(struct relay *relay)
 {
 	if (relay->output.skip) {
-		/* The rest of the line is skipped: the next relay begins behind it. */
+		/* The rest of the line is skipped: the next relay starts after it. */
 		box_process_skip_line(relay->reader, true);
 		(void)box_process_confirm(
 			relay->reader, relay->received, relay->requested, UNCONFIRMED_BYTES);
@@ -559,8 +564,9 @@ static void close_last(struct relay *relay)
 static void pong(void *arg, struct box_str bytes)
 {
 	struct relay *relay = arg;
-	if (!relay->ping_under_way || bytes.len != 8 || box_bytes_get_be64(bytes.bytes) != relay->pinged) {
-		return; /* to a ping that was not ours */
+	if (!relay->ping_under_way || bytes.len != 8 ||
+		box_bytes_get_be64(bytes.bytes) != relay->pinged) {
+		return; /* to a ping of the adapter, not of ours */
 	}
 	relay->ping_under_way = false;
 	if (!relay->socket_closing && !relay->v1) {

@@ -1,4 +1,4 @@
-/* The relay: a WebSocket that is the stdin and stdout of a managed process. */
+/* The relay: a WebSocket that is the stdin and stdout of a managed process. Called by the acceptor. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,15 +16,15 @@ enum box_ws_relay_decision {
 	BOX_WS_RELAY_REFUSED,      /* 400 with err */
 };
 
-/* Whether a relay that the gate let through may come in, by the order of the protocol: fence,
- * admission, placement, session, process. */
+/* Whether a relay that the gate let through is accepted, checked in the order of the protocol:
+ * generation, admission, placement, session, process. */
 enum box_ws_relay_decision box_ws_relay_decide(struct box_runtime *runtime,
 	const struct box_gate_verdict *verdict, struct box_process **ret_process,
 	struct box_err *err);
 
-/* The subprotocol for one that is welcome; NULL for none. */
+/* The subprotocol of an accepted relay; NULL for none. */
 const char *box_ws_relay_protocol(const struct box_gate_verdict *verdict);
 
-/* Takes the upgrade of one that was welcome; if it is not any more, the socket is closed. */
+/* Takes over the upgrade of an accepted relay; if it has become invalid since, the socket is closed. */
 void box_ws_relay_accept(struct box_ws *ws, struct box_runtime *runtime,
 	const struct box_gate_verdict *verdict, const struct box_ws_upgrade *upgrade);

@@ -1,4 +1,4 @@
-/* Owns the calls by which rights are given up. Each is for good. */
+/* Owns the system calls that give up privileges, irrevocably. */
 #include "vmm/privileges.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Errors and warnings about a configuration, kept in an arena, and how they are logged or printed. */
+/* Collects errors and warnings about a configuration in an arena, and logs or prints them. */
 #include "worker/config_report.h"
 
 #include <stdarg.h>
@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "protocol/boxd.h"
 
-#define REMARK_BYTES_MAX 8192 /* a path, and what is said of it */
+#define REMARK_BYTES_MAX 8192 /* a path, and the remark about it */
 
 struct box_config_report *box_config_report_new(void)
 {
@@ -26,7 +26,7 @@ void box_config_report_free(struct box_config_report *report)
 	}
 }
 
-/* One line, whatever a file's name or a key has in it. */
+/* Makes it one line, whatever a file name or a key contains. */
 static void clean(char *text)
 {
 	for (; *text; text++) {

@@ -31,8 +31,8 @@ static inline void box_config_report_free_p(struct box_config_report **report)
 void box_config_report_add(struct box_config_report *report, bool wrong, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Logs each one: errors as `event`, warnings as config.warning. */
+/* Logs all: errors as `event`, warnings as config.warning. */
 void box_config_report_log(const struct box_config_report *report, const char *event);
 
-/* For --check-config: prints each on a line of stdout, and whether `from` is good. 0, or the exit code. */
+/* For --check-config: prints each on a line of stdout, and whether `from` is valid. 0, or the exit code. */
 int box_config_report_print(const struct box_config_report *report, const char *from);

@@ -1,7 +1,7 @@
-/* The libyaml adapter: a configuration text becomes a value tree, or an error with its place.
+/* The libyaml adapter: a configuration text becomes a value tree, or an error with its position.
  *
- * Works on libyaml's events, not on its documents: nothing is kept that was not checked, and depth
- * and count are bounded while reading. Only the operator's files and environment come this way.
+ * Works on libyaml's events, not on its documents, so that everything is checked before it is stored, and
+ * depth and count are limited while reading. Only the operator's files and environment are read this way.
  */
 #include "worker/config_text.h"
 
@@ -22,7 +22,7 @@
 struct reader {
 	struct box_arena *arena;
 	yaml_parser_t parser;
-	yaml_event_t event; /* the present one */
+	yaml_event_t event; /* the current one */
 	bool has_event;
 	const char *text;
 	size_t len;
@@ -48,7 +48,7 @@ static int reader_open(struct reader *reader)
 	if (!yaml_parser_initialize(&reader->parser)) {
 		return -ENOMEM;
 	}
-	/* Said, not guessed: a byte order mark must not turn the text into UTF-16. */
+	/* Set, not detected: a byte order mark must not turn the text into UTF-16. */
 	yaml_parser_set_encoding(&reader->parser, YAML_UTF8_ENCODING);
 	yaml_parser_set_input_string(&reader->parser,
 		(const unsigned char *)(reader->text ? reader->text : ""), reader->len);
@@ -110,7 +110,7 @@ static bool is_one_of(struct box_str text, const char *const *words)
 	return false;
 }
 
-/* 0o17 and 0x1f, which have no sign in the core schema. */
+/* 0o17 and 0x1f, which cannot have a sign in the core schema. */
 static bool read_based(const char *text, struct box_value *ret_value)
 {
 	int base = strncmp(text, "0o", 2) == 0 ? 8 : strncmp(text, "0x", 2) == 0 ? 16 : 0;
@@ -235,7 +235,7 @@ static int check_unique(struct reader *reader, struct seen_key *keys, size_t cou
 	for (size_t i = 1; i < count; i++) {
 		if (box_str_same(keys[i - 1].key, keys[i].key)) {
 			char text[160];
-			(void)snprintf(text, sizeof(text), "%.*s stands here a second time",
+			(void)snprintf(text, sizeof(text), "%.*s is defined twice",
 				(int)(keys[i].key.len < 100 ? keys[i].key.len : 100),
 				keys[i].key.bytes);
 			return refuse(reader, keys[i].mark, text);
@@ -309,7 +309,7 @@ static int read_list(struct reader *reader, unsigned depth, struct box_value *re
 	return 0;
 }
 
-/* The node that begins with the present event. */
+/* Reads the node that begins with the current event. */
 static int read_node(struct reader *reader, unsigned depth, struct box_value *ret_value)
 {
 	const yaml_event_t *event = &reader->event;
@@ -339,7 +339,7 @@ static int read_node(struct reader *reader, unsigned depth, struct box_value *re
 	case YAML_ALIAS_EVENT:
 		return refuse_event(reader, "aliases are not supported");
 	default:
-		return refuse_event(reader, "not expected here");
+		return refuse_event(reader, "unexpected here");
 	}
 }
 
@@ -349,7 +349,7 @@ static bool is_empty_document(const yaml_event_t *event)
 		event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE && !event->data.scalar.tag;
 }
 
-/* The one document of the stream, whose start event is the present one. */
+/* Reads the only document of the stream; the current event is its start. */
 static int read_document(struct reader *reader, struct box_value *ret_map)
 {
 	int result = next_event(reader);
@@ -382,7 +382,7 @@ int box_config_text_parse(struct box_arena *arena, const char *text, size_t len,
 	struct box_value map = box_map_value();
 	int result = reader_open(&reader);
 	if (result < 0) {
-		return box_err_set(err, BOX_ERR_OS, ENOMEM, "the YAML reader cannot be made");
+		return box_err_set(err, BOX_ERR_OS, ENOMEM, "the YAML reader cannot be created");
 	}
 	result = next_event(&reader);
 	if (result == 0) {
@@ -398,9 +398,9 @@ int box_config_text_parse(struct box_arena *arena, const char *text, size_t len,
 	return result;
 }
 
-/* -- finding a member again ------------------------------------------------------------------- */
+/* -- finding a member's line ------------------------------------------------------------------ */
 
-/* Goes to the last event of the node that begins with the present one. */
+/* Skips to the last event of the node that begins with the current one. */
 static int skip_node(struct reader *reader)
 {
 	size_t open = 0;
@@ -418,7 +418,7 @@ static int skip_node(struct reader *reader)
 	}
 }
 
-/* What is left of the dotted key after this one; NULL when this one does not lead there. */
+/* The rest of the dotted key after this one; NULL if this one does not lead there. */
 static const char *rest_after(const yaml_event_t *key, const char *dotted)
 {
 	size_t len = key->data.scalar.length;
@@ -428,8 +428,8 @@ static const char *rest_after(const yaml_event_t *key, const char *dotted)
 	return dotted[len] == '\0' || dotted[len] == '.' ? dotted + len : NULL;
 }
 
-/* The line of `dotted` in the map whose start event is the present one, 0 when it is not there
- * (then its end event is the present one). */
+/* The line of `dotted` in the map whose start event is the current one; 0 if it is not there (then the
+ * current event is the map's end). */
 static size_t find_in_map(struct reader *reader, const char *dotted, unsigned depth)
 {
 	while (next_event(reader) == 0 && reader->event.type == YAML_SCALAR_EVENT) {

@@ -1,7 +1,7 @@
 /* Landlock without a single rule, and a seccomp allowlist.
  *
- * Calls that are not on the list fail with EPERM, so that a library that probes for something goes
- * on without it. There is no open on the list, which is why nothing after this may need a file.
+ * Calls that are not on the list fail with EPERM, so that a library that probes for something continues
+ * without it. The list has no open, so nothing may need to open a file afterwards.
  */
 #include "worker/confine.h"
 
@@ -52,7 +52,7 @@ const char *const box_confine_allowed_calls[] = {
 	"fallocate",
 	"dup",
 	"memfd_create",
-	/* sockets that others made */
+	/* sockets that were handed over */
 	"accept4",
 	"recvfrom",
 	"recvmsg",
@@ -67,7 +67,7 @@ const char *const box_confine_allowed_calls[] = {
 	"madvise",
 	"brk",
 	"membarrier",
-	/* threads of our own pool */
+	/* threads of libuv's pool */
 	"futex",
 	"set_robust_list",
 	"rseq",
@@ -76,7 +76,7 @@ const char *const box_confine_allowed_calls[] = {
 	"gettid",
 	"exit",
 	"exit_group",
-	/* signals, time, chance */
+	/* signals, time, randomness */
 	"rt_sigaction",
 	"rt_sigprocmask",
 	"rt_sigreturn",
@@ -109,7 +109,7 @@ static int enter_landlock(struct box_err *err)
 	const char *step;
 	uint32_t abi = box_landlock_abi();
 	if (abi == 0) {
-		BOX_LOG(BOX_LOG_WARNING, "fence.no_landlock", box_log_errno("why", errno));
+		BOX_LOG(BOX_LOG_WARNING, "confine.no_landlock", box_log_errno("why", errno));
 		return 0;
 	}
 	int r = box_landlock_enter(abi, BOX_LANDLOCK_ALL, NULL, 0, &step);
@@ -128,8 +128,7 @@ static int allow_nonblocking(scmp_filter_ctx filter)
 		SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffff, FIONBIO));
 }
 
-/* Data to whom a socket is connected already; an address, or a fast open with one, would
- * connect. */
+/* Sending is allowed only without an address: with one, the call could connect (TCP fast open). */
 static int allow_sending(scmp_filter_ctx filter)
 {
 	int r = seccomp_rule_add(
@@ -153,8 +152,8 @@ static int add_calls(scmp_filter_ctx filter)
 	return r;
 }
 
-/* libuv from 1.45 on keeps a ring for its polling if it gets one, and libwebsockets from 4.3 on
- * watches the routes of the host if it can. */
+/* libuv since 1.45 tries to poll through io_uring, and libwebsockets since 4.3 tries to watch the host's
+ * routes. */
 static int refuse_extras(scmp_filter_ctx filter)
 {
 	int r = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(io_uring_setup), 0);

@@ -1,8 +1,8 @@
-/* box-rpc: puts the parts together and runs the loop.
+/* box-rpc: starts the parts and runs the loop.
  *
- * The order matters: the configuration is read and everything that needs a file is opened before any
- * byte from outside is seen; then box-rpc confines itself; only then boxd hands over the listening
- * sockets. What happens from then on is in worker.c.
+ * The order matters: the configuration is read and everything that needs a file is opened before any byte
+ * from outside is read; then box-rpc confines itself; only then boxd hands over the listening sockets.
+ * worker.c is what happens afterwards.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,7 +26,7 @@
 #include "worker/skills_client.h"
 #include "worker/worker.h"
 
-/* Both texts are checked, even when the first has errors. */
+/* Reads both texts, even if the first has errors. */
 static int read_texts(struct box_worker *worker, struct box_err *err)
 {
 	struct box_settings *settings = &worker->settings;
@@ -59,8 +59,8 @@ static void remember_first(struct box_worker *worker)
 	box_worker_note_restart(worker);
 }
 
-/* Without a token only root and our own user are let in, unless the operator has allowed everyone
- * explicitly. */
+/* Without a token only root and our own user are admitted, unless the operator has explicitly allowed
+ * everyone. */
 static int check_openness(const struct box_worker *worker, struct box_err *err)
 {
 	const struct box_settings *settings = &worker->settings;
@@ -146,8 +146,8 @@ static int configure(struct box_worker *worker, struct box_err *err)
 	return r;
 }
 
-/* To give the memory of a large message back to the kernel and to fault it in again for the next one took
- * half of the time of a 1 MiB message. It is kept until a second passes without a message (tick_cb in
+/* Returning the memory of a large message to the kernel, and faulting it in again for the next one, took half
+ * of the time of a 1 MiB message. So it is kept until a second passes without a message (tick_cb in
  * worker.c). */
 static void keep_memory(void)
 {
@@ -155,7 +155,7 @@ static void keep_memory(void)
 	(void)mallopt(M_TRIM_THRESHOLD, (int)(2 * BOX_MESSAGE_BYTES_MAX));
 }
 
-/* Everything that opens files or makes sockets. */
+/* Opens everything that needs files or sockets. */
 static int open_parts(struct box_worker *worker, struct box_err *err)
 {
 	worker->page_size = sysconf(_SC_PAGESIZE);
@@ -177,7 +177,7 @@ static int open_parts(struct box_worker *worker, struct box_err *err)
 	if (!box_ws_recv_is_hooked()) {
 		return box_err_set(err, BOX_ERR_OS, ENOTSUP,
 			"box-rpc's own recv is not the one that libwebsockets calls: frames of clients "
-			"would not be judged; build box-rpc so that it exports recv");
+			"would not be checked; build box-rpc so that it exports recv");
 	}
 	worker->ws = box_ws_new(&worker->loop,
 		&(struct box_keepalive_times){BOX_PING_INTERVAL_SEC, BOX_PING_HANGUP_SEC});
@@ -220,7 +220,7 @@ static int refuse(const struct box_worker *worker, bool check, const struct box_
 }
 
 /* --check-config: prints a verdict for each configuration text. */
-static int tell_verdict(const struct box_worker *worker, const struct box_err *err)
+static int print_verdict(const struct box_worker *worker, const struct box_err *err)
 {
 	const struct box_settings *settings = &worker->settings;
 	bool file = settings->flags & BOX_BOXD_START_HAS_FILE;
@@ -230,10 +230,10 @@ static int tell_verdict(const struct box_worker *worker, const struct box_err *e
 		? box_config_report_print(worker->of_variable, BOX_SETTINGS_CONFIG_VARIABLE)
 		: 0;
 	if (!file && !variable && !err) {
-		(void)puts("no configuration: all is as it is by default: good");
+		(void)puts("no configuration, defaults apply: good");
 	}
 	code = file_code != 0 ? file_code : code;
-	/* An error that is in neither text alone. */
+	/* An error that is in neither text. */
 	return err && code == 0 ? refuse(worker, true, err) : fflush(stdout) == 0 ? code : 1;
 }
 
@@ -280,7 +280,7 @@ int main(void)
 	}
 	int r = box_boxd_client_receive_start(&worker.start);
 	if (r < 0) {
-		(void)fprintf(stderr, "box-rpc: is started by boxd, not by hand\n");
+		(void)fprintf(stderr, "box-rpc is started by boxd, not by hand\n");
 		return 2;
 	}
 	box_log_setup("box-rpc", (enum box_log_level)worker.start.start.log_level,
@@ -291,7 +291,7 @@ int main(void)
 	}
 	r = configure(&worker, &err);
 	if (check) {
-		return tell_verdict(&worker, r < 0 ? &err : NULL);
+		return print_verdict(&worker, r < 0 ? &err : NULL);
 	}
 	if (r < 0) {
 		return refuse(&worker, false, &err);

@@ -1,6 +1,6 @@
-/* A memory file of changes. If box-rpc dies while it writes one, that change is incomplete and the last in
- * the file, and is ignored. Every box-rpc begins a file of its own, so nothing is ever appended behind an
- * incomplete change. */
+/* Writes and replays a memory file of changes. If box-rpc dies while writing one, that change is incomplete and
+ * the last in the file, and is ignored. Every box-rpc begins a file of its own, so nothing is ever appended to
+ * an incomplete change. */
 #include "worker/saved_state.h"
 
 #include <errno.h>
@@ -85,7 +85,7 @@ static void emit(void *arg, const struct box_value *change)
 	(void)append(arg, change);
 }
 
-/* Writes a new file with the whole state and hands it to boxd, which so gets all of it or nothing. */
+/* Writes a new file with the whole state and hands it to boxd, which thus gets all of it or nothing. */
 static int rewrite(struct box_saved_state *state)
 {
 	struct box_saved_state fresh = *state;

@@ -2,7 +2,7 @@
  *
  * The file is a sequence of msgpack maps, one for each change: appended to as changes happen, rewritten
  * when it has grown. boxd never reads it. The next box-rpc treats it as untrusted: the one that wrote it
- * may have been taken over.
+ * may have been hijacked.
  */
 #pragma once
 

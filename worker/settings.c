@@ -1,4 +1,4 @@
-/* Start-up settings. Every refusal says where the wrong value came from. */
+/* Reads and checks the start-up settings. Every error says where the wrong value came from. */
 #include "worker/settings.h"
 
 #include <errno.h>
@@ -57,7 +57,7 @@ static int add_token(struct box_settings_tokens *tokens, struct box_str token, c
 	}
 	if (tokens->count == BOX_TOKENS_MAX) {
 		return box_err_set(err, BOX_ERR_VALUE, EINVAL,
-			"%s: more than %d tokens: one a line, and two at most", from,
+			"%s: more than %d tokens: one per line, and two at most", from,
 			BOX_TOKENS_MAX);
 	}
 	char *text = tokens->texts[tokens->count++];
@@ -82,7 +82,7 @@ int box_settings_read_tokens(
 		text = (struct box_str){text.bytes + len, text.len - len};
 	}
 	if (r == 0 && tokens.count == 0) {
-		r = box_err_set(err, BOX_ERR_VALUE, EINVAL, TOKEN_FILE ": there is no token in it");
+		r = box_err_set(err, BOX_ERR_VALUE, EINVAL, TOKEN_FILE ": contains no token");
 	}
 	if (r == 0) {
 		*ret_tokens = tokens;
@@ -127,7 +127,7 @@ static int take_fd(struct box_packet *packet, size_t *at, unsigned flag)
 	return TAKE_FD(packet->fds[(*at)++]);
 }
 
-/* They stay until the end. */
+/* The texts stay allocated until the process ends. */
 static int read_mount_roots(int fd, struct box_settings *settings, struct box_err *err)
 {
 	_cleanup_(box_close_p) int owned = fd;
@@ -136,7 +136,7 @@ static int read_mount_roots(int fd, struct box_settings *settings, struct box_er
 	off_t size = lseek(owned, 0, SEEK_END);
 	size_t len = size > 0 && (size_t)size < BOX_CONFIG_BYTES_MAX ? (size_t)size : 0;
 	char *text = box_arena_alloc(arena, len + 1);
-	/* A memory file of boxd's: what it has comes at once. */
+	/* A memory file from boxd, so one read gets all of it. */
 	ssize_t got = pread(owned, text, len, 0);
 	int r = got < 0
 		? box_err_set(err, BOX_ERR_OS, errno, "--mount-root: %s", box_err_strerror(errno))
@@ -149,7 +149,7 @@ static int read_mount_roots(int fd, struct box_settings *settings, struct box_er
 		const char *path = box_config_resolve_path(arena, settings->working_folder, root);
 		if (!path) {
 			return box_err_set(
-				err, BOX_ERR_VALUE, ENAMETOOLONG, "--mount-root: one is too long");
+				err, BOX_ERR_VALUE, ENAMETOOLONG, "--mount-root: path is too long");
 		}
 		settings->mount_roots[count] = path;
 		at += root.len + 1;
@@ -186,12 +186,12 @@ int box_settings_read(
 
 /* --- configuration texts --- */
 
-/* A configuration while it is judged. */
-struct judged {
-	const char *from;           /* how it is called */
-	const struct box_buf *text; /* where members are looked up; NULL when it has no lines */
-	bool own;                   /* a file for boxd alone, not LangBot's */
-	bool prefixed;              /* members stand below `box` */
+/* A configuration text that is being checked. */
+struct source {
+	const char *from;           /* its name in remarks */
+	const struct box_buf *text; /* for the lines of members; NULL if it has none */
+	bool own;                   /* a file for boxd only, not LangBot's */
+	bool prefixed;              /* members are below `box` */
 	const struct box_value *map;
 	struct box_config_report *verdict;
 };
@@ -221,95 +221,95 @@ static int read_all(
 	}
 }
 
-/* One remark with its place. `path` begins with "box.", as the texts of the configuration do. */
-static void remark(const struct judged *judged, bool wrong, const char *path, const char *text)
+/* Adds one remark with its position. `path` begins with "box.", as in texts of the configuration reader. */
+static void remark(const struct source *source, bool wrong, const char *path, const char *text)
 {
-	const char *shown = path + (judged->prefixed ? 0 : strlen("box."));
-	size_t line = judged->text
-		? box_config_text_line(judged->text->bytes, judged->text->len, shown)
+	const char *shown = path + (source->prefixed ? 0 : strlen("box."));
+	size_t line = source->text
+		? box_config_text_line(source->text->bytes, source->text->len, shown)
 		: 0;
 	if (line > 0) {
 		box_config_report_add(
-			judged->verdict, wrong, "%s:%zu: %s%s", judged->from, line, shown, text);
+			source->verdict, wrong, "%s:%zu: %s%s", source->from, line, shown, text);
 	} else {
 		box_config_report_add(
-			judged->verdict, wrong, "%s: %s%s", judged->from, shown, text);
+			source->verdict, wrong, "%s: %s%s", source->from, shown, text);
 	}
 }
 
-/* How long the member's name is that a text begins with. The name of an image may have colons. */
+/* The length of the member's name that a text begins with. The name of an image may have colons. */
 static size_t member_len(const char *text)
 {
 	size_t len = strncmp(text, "box.", strlen("box.")) == 0 ? strcspn(text, " ,\n") : 0;
 	return len > 0 && text[len - 1] == ':' ? len - 1 : len;
 }
 
-/* A refusal of the runtime's reader: "box.limits.max_sessions must be an integer". */
-static void remark_refusal(const struct judged *judged, const char *why)
+/* Converts an error of the runtime's reader: "box.limits.max_sessions must be an integer". */
+static void remark_refusal(const struct source *source, const char *why)
 {
 	char path[512];
 	size_t len = member_len(why);
 	if (len > 0) {
 		(void)snprintf(path, sizeof(path), "%.*s", (int)len, why);
-		remark(judged, true, path, why + len);
+		remark(source, true, path, why + len);
 	} else if (strncmp(why, "host backend", strlen("host backend")) == 0) {
 		char text[256];
 		(void)snprintf(text, sizeof(text), ": %.200s", why);
-		remark(judged, true, "box.backend", text);
+		remark(source, true, "box.backend", text);
 	} else {
-		box_config_report_add(judged->verdict, true, "%s: %s", judged->from, why);
+		box_config_report_add(source->verdict, true, "%s: %s", source->from, why);
 	}
 }
 
-static void judge_names(const struct judged *judged, bool operators)
+static void check_names(const struct source *source, bool operators)
 {
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
 	struct box_config_findings *found = box_arena_alloc(arena, sizeof(*found));
-	box_config_members_check(arena, judged->map,
-		judged->own ? BOX_CONFIG_MEMBERS_OWN : BOX_CONFIG_MEMBERS_LANGBOT, operators,
+	box_config_members_check(arena, source->map,
+		source->own ? BOX_CONFIG_MEMBERS_OWN : BOX_CONFIG_MEMBERS_LANGBOT, operators,
 		found);
 	for (size_t i = 0; i < found->count; i++) {
 		const struct box_config_finding *finding = &found->items[i];
-		remark(judged, finding->wrong, box_arena_printf(arena, "box.%s", finding->path),
+		remark(source, finding->wrong, box_arena_printf(arena, "box.%s", finding->path),
 			box_arena_printf(arena, ": %s", finding->text));
 	}
-	/* What found no room there counts all the same. */
+	/* Findings that had no room there count too. */
 	size_t told = 0;
 	for (size_t i = 0; i < found->count; i++) {
 		told += found->items[i].wrong;
 	}
-	judged->verdict->errors += found->errors - told;
+	source->verdict->errors += found->errors - told;
 }
 
-/* Names first, then values; nothing is applied unless all of it is good. */
-static int judge(
-	struct box_runtime *runtime, enum box_runtime_layer_kind layer, const struct judged *judged)
+/* Checks names first, then values; applies nothing unless everything is valid. */
+static int check(
+	struct box_runtime *runtime, enum box_runtime_layer_kind layer, const struct source *source)
 {
 	struct box_err why;
-	size_t before = judged->verdict->errors;
+	size_t before = source->verdict->errors;
 	bool operators = layer == BOX_RUNTIME_LAYER_FILE;
-	judge_names(judged, operators);
-	if (box_runtime_check(runtime, layer, judged->map, &why) < 0) {
-		remark_refusal(judged, why.text);
+	check_names(source, operators);
+	if (box_runtime_check(runtime, layer, source->map, &why) < 0) {
+		remark_refusal(source, why.text);
 	}
-	/* A client's malformed section means that admission is required. The operator is told. */
-	bool names_good = judged->verdict->errors == before;
+	/* A client's malformed section means that admission is required. The operator gets an error. */
+	bool names_good = source->verdict->errors == before;
 	if (names_good && operators &&
-		box_admission_policy_check(box_map_get(judged->map, "admission"), &why) < 0) {
-		remark_refusal(judged, why.text);
+		box_admission_policy_check(box_map_get(source->map, "admission"), &why) < 0) {
+		remark_refusal(source, why.text);
 	}
-	if (judged->verdict->errors > before) {
+	if (source->verdict->errors > before) {
 		return -EINVAL;
 	}
-	if (box_runtime_configure(runtime, layer, judged->map, &why) < 0) {
-		remark_refusal(judged, why.text);
+	if (box_runtime_configure(runtime, layer, source->map, &why) < 0) {
+		remark_refusal(source, why.text);
 		return -EINVAL;
 	}
 	return 0;
 }
 
-/* Beside `box` the file is not ours, but members of ours there are not where they were meant. */
-static void judge_beside(const struct judged *judged, const struct box_value *whole)
+/* Members beside `box` are not ours; but if one has the name of a member of ours, it is misplaced. */
+static void check_beside(const struct source *source, const struct box_value *whole)
 {
 	static const char *const sections[] = {"", "local", "limits"};
 	for (uint32_t i = 0; i < whole->count; i++) {
@@ -322,74 +322,74 @@ static void judge_beside(const struct judged *judged, const struct box_value *wh
 		}
 		const char *dot = strchr(member->path, '.');
 		const char *name = dot ? dot + 1 : member->path;
-		size_t line = box_config_text_line(judged->text->bytes, judged->text->len, name);
-		box_config_report_add(judged->verdict, false,
-			"%s:%zu: %s: not read beside box; it belongs under box%s%.*s", judged->from,
+		size_t line = box_config_text_line(source->text->bytes, source->text->len, name);
+		box_config_report_add(source->verdict, false,
+			"%s:%zu: %s: not read beside box; it belongs under box%s%.*s", source->from,
 			line, name, dot ? "." : "", dot ? (int)(dot - member->path) : 0,
 			member->path);
 	}
 }
 
-/* --- what only --check-config looks at: at the start it is told by the readiness --- */
+/* --- checks for --check-config only: after a start, readiness reports these --- */
 
-static void judge_path(const struct judged *judged, bool wrong, enum box_boxd_check_kind what,
+static void check_path(const struct source *source, bool wrong, enum box_boxd_check_kind what,
 	const char *member, const char *path)
 {
 	struct box_err why;
 	if (box_boxd_client_check_path(what, path, &why) < 0) {
 		char text[sizeof(why.text) + 16];
 		(void)snprintf(text, sizeof(text), ": %s", why.text);
-		remark(judged, wrong, member, text);
+		remark(source, wrong, member, text);
 	}
 }
 
-static void judge_backend(const struct judged *judged, const char *name)
+static void check_backend(const struct source *source, const char *name)
 {
 	if (!box_runtime_knows_backend(name)) {
 		char text[256];
 		(void)snprintf(text, sizeof(text), ": no backend %.64s: it is one of %s", name,
 			box_runtime_backend_names());
-		remark(judged, true, "box.backend", text);
+		remark(source, true, "box.backend", text);
 	}
 }
 
-/* Folders for mounts may come later, and are worth a warning. */
-static void judge_folders(const struct judged *judged, const struct box_config *config)
+/* Host folders for mounts may be created later, so a missing one is only a warning. */
+static void check_folders(const struct source *source, const struct box_config *config)
 {
-	const struct box_value *local = box_map_get(judged->map, "local");
+	const struct box_value *local = box_map_get(source->map, "local");
 	bool rooted = local && box_map_get(local, "host_root") && config->host_root;
 	const struct box_value *listed = local ? box_map_get(local, "allowed_mount_roots") : NULL;
 	if (rooted) {
-		judge_path(judged, false, BOX_BOXD_CHECK_FOLDER, "box.local.host_root",
+		check_path(source, false, BOX_BOXD_CHECK_FOLDER, "box.local.host_root",
 			config->host_root);
 	}
 	for (size_t i = 0; listed && config->allowed_mount_roots[i]; i++) {
 		if (!rooted || strcmp(config->allowed_mount_roots[i], config->host_root) != 0) {
-			judge_path(judged, false, BOX_BOXD_CHECK_FOLDER,
+			check_path(source, false, BOX_BOXD_CHECK_FOLDER,
 				"box.local.allowed_mount_roots", config->allowed_mount_roots[i]);
 		}
 	}
 }
 
-/* A root of boxes must be there. */
-static void judge_roots(const struct judged *judged, const struct box_runtime *runtime)
+/* A root image of boxes must exist. */
+static void check_roots(const struct source *source, const struct box_runtime *runtime)
 {
 	_cleanup_(box_free_p) struct box_policy *policy = box_alloc(sizeof(*policy));
 	struct box_err why;
 	if (box_policy_read(runtime, runtime->config, policy, &why) < 0) {
-		remark_refusal(judged, why.text);
+		remark_refusal(source, why.text);
 		return;
 	}
 	if (policy->rootfs[0]) {
-		judge_path(judged, true, BOX_BOXD_CHECK_ROOT, "box.local.rootfs", policy->rootfs);
+		check_path(source, true, BOX_BOXD_CHECK_ROOT, "box.local.rootfs", policy->rootfs);
 	}
 	for (uint32_t i = 0; i < policy->image_count; i++) {
 		char member[BOX_IMAGE_NAME_MAX + 32];
 		(void)snprintf(member, sizeof(member), "box.images.%s", policy->images[i].name);
-		judge_path(judged, true, BOX_BOXD_CHECK_ROOT, member, policy->images[i].path);
+		check_path(source, true, BOX_BOXD_CHECK_ROOT, member, policy->images[i].path);
 	}
 	if (box_boxd_client_check_layout(policy, &why) < 0) {
-		remark_refusal(judged, why.text);
+		remark_refusal(source, why.text);
 	}
 }
 
@@ -410,10 +410,9 @@ int box_settings_apply_file(struct box_runtime *runtime, const char *path, int f
 		box_config_report_add(verdict, true, "%s:%s", path, why.text);
 		return -EINVAL;
 	}
-	/* A file may hold the map itself or, as LangBot's own configuration does among much else,
-	 * under `box`. */
+	/* A file may contain the map itself or, like LangBot's own configuration, have it under `box`. */
 	const struct box_value *section = box_map_get(&map, "box");
-	const struct judged judged = {
+	const struct source source = {
 		.from = path,
 		.text = &text,
 		.own = section == NULL,
@@ -427,18 +426,18 @@ int box_settings_apply_file(struct box_runtime *runtime, const char *path, int f
 		return -EINVAL;
 	}
 	if (section) {
-		judge_beside(&judged, &map);
+		check_beside(&source, &map);
 	}
-	r = judge(runtime, BOX_RUNTIME_LAYER_FILE, &judged);
+	r = check(runtime, BOX_RUNTIME_LAYER_FILE, &source);
 	if (r == 0 && look) {
-		judge_backend(&judged, runtime->config->backend);
-		judge_roots(&judged, runtime);
-		judge_folders(&judged, runtime->config);
+		check_backend(&source, runtime->config->backend);
+		check_roots(&source, runtime);
+		check_folders(&source, runtime->config);
 	}
 	return verdict->errors > 0 ? -EINVAL : r;
 }
 
-/* JSON by the message codec: libyaml does not take the escapes that JSON writers use for emoji. */
+/* JSON by the message codec: libyaml does not accept the escapes that JSON writers use for emoji. */
 int box_settings_apply_variable(
 	struct box_runtime *runtime, int fd, bool look, struct box_config_report *verdict)
 {
@@ -453,19 +452,19 @@ int box_settings_apply_variable(
 	}
 	r = box_json_decode(arena, text.bytes, text.len, &map, &why);
 	if (r < 0 || map.type != BOX_MAP) {
-		/* As the reference does; but who asks for a verdict is not told that it is good. */
-		box_config_report_add(verdict, look, "%s: ignored, because it is no JSON map%s%s",
+		/* Ignored, as by the reference; but for --check-config it is an error. */
+		box_config_report_add(verdict, look, "%s: ignored because it is not a JSON map%s%s",
 			BOX_SETTINGS_CONFIG_VARIABLE, r < 0 ? ": " : "", r < 0 ? why : "");
 		return look ? -EINVAL : 0;
 	}
-	const struct judged judged = {
+	const struct source source = {
 		.from = BOX_SETTINGS_CONFIG_VARIABLE, .map = &map, .verdict = verdict};
-	r = judge(runtime, BOX_RUNTIME_LAYER_VARIABLE, &judged);
+	r = check(runtime, BOX_RUNTIME_LAYER_VARIABLE, &source);
 	if (r == 0 && look) {
 		if (box_map_get(&map, "backend")) {
-			judge_backend(&judged, runtime->config->backend);
+			check_backend(&source, runtime->config->backend);
 		}
-		judge_folders(&judged, runtime->config);
+		check_folders(&source, runtime->config);
 	}
 	return verdict->errors > 0 ? -EINVAL : r;
 }

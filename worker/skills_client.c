@@ -1,6 +1,6 @@
-/* One request at a time is sent, encoded when its turn comes; the others wait in skills_queue.c. A
- * box-skills that dies, breaks the protocol or takes too long fails the request that it had, and another
- * box-skills is started for the next request. */
+/* Sends one request at a time, encoded when its turn comes; the others wait in skills_queue.c. If box-skills
+ * dies, breaks the protocol or takes too long, its current request fails, and another box-skills is started
+ * for the next request. */
 #include "worker/skills_client.h"
 
 #include <errno.h>
@@ -35,21 +35,21 @@ struct box_skills_client {
 	uv_loop_t *loop;
 	struct box_boxd_client *boxd;
 	struct box_skills_queue queue;
-	struct box_list refused;                 /* requests that the queue had no room for */
-	bool busy;                               /* a request was sent and not answered */
-	struct box_skill_store_request *current; /* NULL also when it was cancelled */
-	char root[BOX_PATH_MAX]; /* of the skills that the connected box-skills has */
-	struct socket *socket;   /* NULL: not connected */
+	struct box_list refused;                 /* requests for which the queue had no room */
+	bool busy;                               /* a request was sent and is not answered */
+	struct box_skill_store_request *current; /* also NULL if it was cancelled */
+	char root[BOX_PATH_MAX];                 /* of the skills of the connected box-skills */
+	struct socket *socket;                   /* NULL: not connected */
 	bool unsettled; /* box-skills may wait for the disk before it reads the next request */
 	uv_timer_t deadline;
 	uv_idle_t later;
 	struct box_buf out;
 	size_t sent;
-	int archive;       /* to go with the first byte of its request, or -1 */
+	int archive;       /* to be sent with the first byte of its request, or -1 */
 	size_t archive_at; /* the offset of that byte in `out` */
 	struct box_skills_head head;
 	size_t head_have;
-	char *body; /* NULL: the head comes first */
+	char *body; /* NULL: still receiving the head */
 	size_t body_have;
 };
 
@@ -86,7 +86,7 @@ static void hang_up(struct box_skills_client *client)
 	drop_message(client);
 }
 
-/* The present request has its answer, or an error. */
+/* The current request has its answer, or an error. */
 static void finish(
 	struct box_skills_client *client, const struct box_value *answer, const struct box_err *err)
 {
@@ -114,7 +114,7 @@ static void lose(struct box_skills_client *client, const char *why)
 
 static void deadline_cb(uv_timer_t *timer)
 {
-	lose(timer->data, "it took too long");
+	lose(timer->data, "it did not answer in time");
 }
 
 /* --- in --- */
@@ -132,7 +132,7 @@ static void fill_error(const struct box_value *map, struct box_err *err)
 		good ? text->str.bytes : "");
 }
 
-/* The body is whole. */
+/* The body is complete. */
 static void take_answer(struct box_skills_client *client)
 {
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
@@ -156,7 +156,7 @@ static void take_answer(struct box_skills_client *client)
 	pump(client);
 }
 
-/* 1: something came. 0: nothing is there. */
+/* 1: something arrived. 0: nothing is there. */
 static int read_some(struct box_skills_client *client)
 {
 	bool in_head = !client->body;
@@ -196,13 +196,13 @@ static void on_readable(struct box_skills_client *client)
 		}
 	} while (r > 0);
 	if (r < 0) {
-		lose(client, r == -EPIPE ? "it has ended" : "it said what it may not");
+		lose(client, r == -EPIPE ? "it ended" : "its answer is malformed");
 	}
 }
 
 /* --- out --- */
 
-/* How many bytes went, or -errno. */
+/* Returns how many bytes were sent, or -errno. */
 static ssize_t send_piece(struct box_skills_client *client)
 {
 	struct iovec piece = {client->out.bytes + client->sent, client->out.len - client->sent};
@@ -257,7 +257,7 @@ static void watch(struct box_skills_client *client)
 	(void)uv_poll_start(&client->socket->poll, UV_READABLE | out, poll_cb);
 }
 
-/* Appends a message behind what waits to be sent. */
+/* Appends a message to the queued bytes. */
 static int append_message(struct box_skills_client *client, const struct box_value *map)
 {
 	struct box_skills_head head = {0};
@@ -280,7 +280,7 @@ static void send_request(
 	box_map_add(arena, &map, "action", box_cstr(ask->action));
 	box_map_add(arena, &map, "data", *ask->data);
 	if (append_message(client, &map) < 0) {
-		/* Part of it may be in `out`, behind the root that was never sent. */
+		/* Part of it may be in `out`, after the root, which was never sent. */
 		hang_up(client);
 		(void)box_err_set(&err, BOX_ERR_VALIDATION, EMSGSIZE, "the request is too large");
 		finish(client, NULL, &err);
@@ -288,7 +288,7 @@ static void send_request(
 	}
 	bool is_long = ask->archive >= 0 || client->unsettled;
 	uint64_t limit_ms = is_long ? BOX_SKILLS_ARCHIVE_REQUEST_MS : BOX_SKILLS_REQUEST_MS;
-	/* The next request is sent when this one was answered, or to another box-skills. */
+	/* The next request is sent when this one was answered, or goes to another box-skills. */
 	client->unsettled = ask->archive >= 0;
 	(void)uv_timer_start(&client->deadline, deadline_cb, limit_ms, 0);
 	on_writable(client);
@@ -378,12 +378,12 @@ static void pump(struct box_skills_client *client)
 	}
 }
 
-static void tell_refused(struct box_skills_client *client)
+static void report_refused(struct box_skills_client *client)
 {
 	struct box_list *item;
 	struct box_err err;
 	(void)box_err_set(
-		&err, BOX_ERR_CAPACITY, EAGAIN, "too much waits for the skill store already");
+		&err, BOX_ERR_CAPACITY, EAGAIN, "too many requests wait for the skill store");
 	while ((item = box_list_pop(&client->refused))) {
 		struct box_skill_store_request *ask = BOX_CONTAINER_OF(
 			item, struct box_skill_store_request, links);
@@ -395,7 +395,7 @@ static void later_cb(uv_idle_t *idle)
 {
 	struct box_skills_client *client = idle->data;
 	(void)uv_idle_stop(idle);
-	tell_refused(client);
+	report_refused(client);
 	pump(client);
 }
 

@@ -1,4 +1,4 @@
-/* box-rpc's end of the socket to box-skills. Requests wait here for their turn. */
+/* box-rpc's end of the socket to box-skills; requests wait here for their turn. Called by the runtime. */
 #pragma once
 
 #include <uv.h>
@@ -7,7 +7,7 @@ struct box_boxd_client;
 struct box_skill_store_request;
 struct box_skills_client;
 
-/* box-skills is started by boxd when it is first needed, and again when it has ended. */
+/* boxd starts box-skills when it is first needed, and again after it has ended. */
 struct box_skills_client *box_skills_client_new(uv_loop_t *loop, struct box_boxd_client *boxd);
 
 /* As struct box_runtime_host.ask_skills and cancel_skills. */

@@ -13,7 +13,7 @@ void box_skills_queue_init(struct box_skills_queue *queue)
 	box_list_init(&queue->waiting);
 }
 
-/* The bytes of all texts of a message; how deep it is was limited when it was decoded. */
+/* The bytes of all texts in a message; its depth was limited when it was decoded. */
 static size_t text_bytes(const struct box_value *value)
 {
 	size_t size = value->type == BOX_STR || value->type == BOX_BIN ? value->str.len : 0;

@@ -19,7 +19,7 @@ struct box_skills_queue {
 
 void box_skills_queue_init(struct box_skills_queue *queue);
 
-/* False, and not put in, when too much waits already. */
+/* False, and the request is not added, if too much is waiting already. */
 bool box_skills_queue_put(struct box_skills_queue *queue, struct box_skill_store_request *ask);
 /* The next request, or NULL. */
 struct box_skill_store_request *box_skills_queue_take(struct box_skills_queue *queue);

@@ -1,4 +1,4 @@
-/* What is question of whom, in this order. */
+/* Asks boxd to measure; if boxd cannot look into the box, asks the box. */
 #include "worker/storage_measure.h"
 
 #include <errno.h>

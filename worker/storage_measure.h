@@ -1,4 +1,4 @@
-/* Measures for storage analysis: boxd is asked, and where it cannot look into a box, the box. */
+/* Measures folders and boxes for the storage analysis, through boxd or the box itself. */
 #pragma once
 
 #include "runtime/runtime.h"

@@ -1,5 +1,5 @@
-/* box-rpc while it runs: does what the runtime asks of its host, takes what boxd reports, looks after things
- * once a second, and stops in order. How it starts is in main.c.
+/* box-rpc while it runs: serves the runtime's requests to its host, handles what boxd reports, does the
+ * once-a-second work, and stops in order. main.c starts it.
  */
 #include "worker/worker.h"
 
@@ -29,7 +29,7 @@
 #define TICK_MS 1000
 #define STOP_CHECK_MS 10
 
-/* --- what the runtime asks of its host --- */
+/* --- the runtime's requests to its host --- */
 
 static void host_folder(void *host, const char *path, enum box_runtime_folder_mode wish,
 	box_runtime_folder_done *done, void *arg)
@@ -57,7 +57,7 @@ static void host_cancel_skills(void *host, struct box_skill_store_request *ask)
 	box_skills_client_cancel(worker->skills, ask);
 }
 
-/* boxd checks mounts against the roots of the present configuration too, which it has opened itself. */
+/* boxd also checks mounts against the roots of the current configuration, which it has opened itself. */
 static void host_mount_roots(void *host, const struct box_config *config)
 {
 	struct box_worker *worker = host;
@@ -211,8 +211,8 @@ static void start_accepting(struct box_worker *worker)
 	BOX_LOG(BOX_LOG_INFO, "serving", box_log_int("listeners", listeners));
 }
 
-/* Clients are accepted only when the state of all inherited processes is known: nobody shall get an
- * outdated answer about one. */
+/* Clients are accepted only once the state of all inherited processes is known, so that no answer about one
+ * is outdated. */
 static void adopting_cb(uv_timer_t *timer)
 {
 	struct box_worker *worker = timer->data;
@@ -225,7 +225,7 @@ static void adopting_cb(uv_timer_t *timer)
 	}
 }
 
-/* Logs whether a box could be made now: once, and again whenever that changes. */
+/* Logs whether boxes can be created: once, and again whenever that changes. */
 static void note_readiness(struct box_worker *worker)
 {
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
@@ -280,10 +280,10 @@ static void on_host(void *arg, const struct box_boxd_host *host)
 	const struct box_local_support means = box_worker_local_support(&worker->host);
 	box_local_set_support(worker->local, &means);
 	if (host->sealed) {
-		/* boxd has sealed this setting; the present file cannot change it. */
+		/* boxd has sealed this setting; the current file cannot change it. */
 		box_local_allow_degraded(worker->local, host->degraded != 0);
 	}
-	/* A backend that was chosen already reports by itself what it lacks. */
+	/* A backend that is already selected reports itself what it lacks. */
 	if (!worker->runtime->backend) {
 		box_runtime_choose_backend(worker->runtime);
 	}
@@ -299,7 +299,7 @@ static void on_listen(void *arg, int *fds, size_t count)
 	count = BOX_MIN(count, BOX_PACKET_FDS_MAX);
 	memcpy(worker->listeners, fds, count * sizeof(*fds));
 	worker->listener_count = count;
-	/* All boxes of an earlier box-rpc have been handed over now. */
+	/* All boxes of an earlier box-rpc have now been handed over. */
 	box_sessions_adopt(worker->runtime->sessions);
 	box_local_end_inherited(worker->local);
 	if (box_process_all_known(worker->runtime->sessions)) {
@@ -333,7 +333,7 @@ void box_worker_warn_unauthenticated(void)
 	BOX_LOG(BOX_LOG_WARNING, "listening.unauthenticated",
 		box_log_str("why",
 			"ANYONE WHO REACHES THIS PORT CAN RUN COMMANDS AND READ AND WRITE ALL FOLDERS "
-			"THAT MAY BE MOUNTED: there is no token, and nobody is asked who they are"));
+			"THAT MAY BE MOUNTED: there is no token, and no client is identified"));
 }
 
 static void on_reload(void *arg, int fd)

@@ -77,9 +77,9 @@ void box_worker_start_tick(struct box_worker *worker);
 struct box_local_support box_worker_local_support(const struct box_boxd_host *host);
 /* Puts the tokens of the settings into force. */
 void box_worker_use_tokens(struct box_worker *worker);
-/* Whether clients are let in without a token although nobody knows who they are; and the warning. */
+/* Whether unidentified clients are admitted without a token; and the warning about it. */
 bool box_worker_is_unauthenticated(const struct box_worker *worker);
 void box_worker_warn_unauthenticated(void);
-/* Compares the present configuration file with the one that boxd was started with: members that count
+/* Compares the current configuration file with the one that boxd was started with: members that count
  * from the next start on are logged, and shown in status. */
 void box_worker_note_restart(struct box_worker *worker);

@@ -55,7 +55,7 @@ enum state {
 };
 
 /* Needed only while the box is made. */
-struct making {
+struct unfinished {
 	uint32_t request;  /* 0: nobody waits for the answer any more */
 	uint64_t limit_ms; /* in which it must be ready */
 	struct box_plan_request ask;
@@ -67,14 +67,14 @@ struct entry {
 	struct box_list links; /* in `live`, or in `changing` */
 	uint64_t number;
 	enum state state;
-	bool announced;        /* box-rpc knows of it, and must hear of its end */
-	uint64_t deadline_ms;  /* MAKING: then it has failed; ENDING: the next try to release it */
-	uint64_t pause_ms;     /* ENDING: before the last try */
-	struct making *making; /* NULL once the box is live */
+	bool announced;       /* box-rpc knows of it, and must hear of its end */
+	uint64_t deadline_ms; /* MAKING: then it has failed; ENDING: the next try to release it */
+	uint64_t pause_ms;    /* ENDING: before the last try */
+	struct unfinished *unfinished; /* NULL once the box is live */
 	struct box_resources resources;
 	bool is_microvm;
-	uint64_t promised_bytes; /* memory promised to a microVM and box-vmm; else 0 */
-	uint64_t memory_bytes;   /* its limit */
+	uint64_t promised_bytes;              /* memory promised to a microVM and box-vmm; else 0 */
+	uint64_t memory_bytes;                /* its limit */
 	struct box_socket_check socket_check; /* LIVE */
 	struct box_process_cgroups *groups;   /* LIVE: NULL until the first one is opened */
 	char tenant[BOX_TENANT_SIZE];
@@ -152,7 +152,7 @@ static void entry_free(struct box_boxes *boxes, struct entry *entry)
 {
 	box_table_remove(&boxes->by_number, key_of(&entry->number));
 	box_list_drop(&entry->links);
-	free(entry->making);
+	free(entry->unfinished);
 	free(entry->workspace);
 	free(entry);
 }
@@ -217,9 +217,9 @@ static void discard_warm(void *arg, struct box_warm_box *warm)
 
 /* --- MAKING --- */
 
-static void fail_making(struct box_boxes *boxes, struct entry *entry, const struct box_err *err)
+static void fail_unfinished(struct box_boxes *boxes, struct entry *entry, const struct box_err *err)
 {
-	uint32_t request = entry->making->request;
+	uint32_t request = entry->unfinished->request;
 	end_entry(boxes, entry);
 	if (request != 0) {
 		boxes->events->made(boxes->arg, request, 0, NULL, err);
@@ -284,41 +284,42 @@ static int find_root(struct box_host_state *host_state, struct box_plan_request 
 }
 
 /* The plan of the box; *root is the caller's prepared root, or becomes that of the image. */
-static int make_plan(
-	struct box_boxes *boxes, struct making *making, struct box_root **root, struct box_err *err)
+static int make_plan(struct box_boxes *boxes, struct unfinished *unfinished, struct box_root **root,
+	struct box_err *err)
 {
 	struct box_host_state *host_state = boxes->host_state;
 	if (!host_state->possible) {
 		return box_err_set(
 			err, BOX_ERR_BACKEND_UNAVAILABLE, ENOTSUP, "%s", host_state->missing);
 	}
-	making->host = host_state->host;
+	unfinished->host = host_state->host;
 	if (*root) {
-		box_root_describe(*root, making->ask.image, &making->host);
+		box_root_describe(*root, unfinished->ask.image, &unfinished->host);
 	} else {
-		int r = find_root(host_state, &making->ask, &making->host, root, err);
+		int r = find_root(host_state, &unfinished->ask, &unfinished->host, root, err);
 		if (r < 0) {
 			return r;
 		}
 	}
-	return box_plan_make(&making->ask, &host_state->policy, &making->host, &making->plan, err);
+	return box_plan_make(
+		&unfinished->ask, &host_state->policy, &unfinished->host, &unfinished->plan, err);
 }
 
 /* The warm box becomes this box, or is ended with this entry. */
 static int use_warm(struct box_boxes *boxes, struct entry *entry, struct box_warm_box *warm,
 	int source, struct box_err *err)
 {
-	struct making *making = entry->making;
-	int r = box_make_from_warm(boxes->host_state, &making->plan, source, warm, err);
+	struct unfinished *unfinished = entry->unfinished;
+	int r = box_make_from_warm(boxes->host_state, &unfinished->plan, source, warm, err);
 	box_make_warm_close(warm);
 	entry->resources = warm->resources;
 	int watched = watch(boxes, entry->resources.pidfd, entry->number);
 	if (r < 0) {
 		return r;
 	}
-	entry->memory_bytes = making->plan.memory_bytes;
-	entry->workspace = box_strdup(making->ask.mount_path);
-	entry->own_workspace = making->ask.host_mode == BOX_PLAN_MOUNT_NONE;
+	entry->memory_bytes = unfinished->plan.memory_bytes;
+	entry->workspace = box_strdup(unfinished->ask.mount_path);
+	entry->own_workspace = unfinished->ask.host_mode == BOX_PLAN_MOUNT_NONE;
 	if (watched == 0) {
 		watched = watch(boxes, entry->resources.report, entry->number);
 	}
@@ -343,34 +344,34 @@ static int begin(
 	struct box_boxes *boxes, struct entry *entry, struct box_root *given, struct box_err *err)
 {
 	struct box_host_state *host_state = boxes->host_state;
-	struct making *making = entry->making;
+	struct unfinished *unfinished = entry->unfinished;
 	_cleanup_(box_close_p) int source = -1;
 	_cleanup_(box_images_release_p) struct box_root *root = given;
 	struct box_warm_box warm;
-	int r = make_plan(boxes, making, &root, err);
+	int r = make_plan(boxes, unfinished, &root, err);
 	if (r < 0) {
 		return r;
 	}
-	r = check_memory(boxes, &making->plan, err);
+	r = check_memory(boxes, &unfinished->plan, err);
 	if (r < 0) {
 		return r;
 	}
-	r = box_make_open_folder(host_state, &making->ask, &source, err);
+	r = box_make_open_folder(host_state, &unfinished->ask, &source, err);
 	if (r < 0) {
 		return r;
 	}
-	r = box_make_check_quota(host_state, &making->ask, source, err);
+	r = box_make_check_quota(host_state, &unfinished->ask, source, err);
 	if (r < 0) {
 		return r;
 	}
-	r = box_warm_pool_take(boxes->pool, &making->plan, root, &warm, err);
+	r = box_warm_pool_take(boxes->pool, &unfinished->plan, root, &warm, err);
 	if (r < 0) {
 		return r;
 	}
-	if (making->ask.kind == BOX_PLAN_KIND_MICROVM) {
+	if (unfinished->ask.kind == BOX_PLAN_KIND_MICROVM) {
 		entry->is_microvm = true;
-		entry->promised_bytes = making->plan.limit_bytes;
-		making->limit_ms = making->plan.machine.start_ms + BOX_MICROVM_REPORT_MS;
+		entry->promised_bytes = unfinished->plan.limit_bytes;
+		unfinished->limit_ms = unfinished->plan.machine.start_ms + BOX_MICROVM_REPORT_MS;
 	}
 	r = use_warm(boxes, entry, &warm, source, err);
 	if (r < 0) {
@@ -393,19 +394,19 @@ void box_boxes_make(struct box_boxes *boxes, uint32_t request, const struct box_
 	}
 	struct entry *entry = entry_new(boxes);
 	memcpy(entry->tenant, ask->tenant, strnlen(ask->tenant, sizeof(entry->tenant) - 1));
-	entry->making = box_alloc(sizeof(*entry->making));
-	entry->making->request = request;
-	entry->making->ask = *ask;
-	entry->making->limit_ms = MAKE_MS;
+	entry->unfinished = box_alloc(sizeof(*entry->unfinished));
+	entry->unfinished->request = request;
+	entry->unfinished->ask = *ask;
+	entry->unfinished->limit_ms = MAKE_MS;
 	int r = begin(boxes, entry, root, &err);
 	if (r == 0) {
 		/* The time limit starts now: it does not include time that boxd itself took, above all
 		 * for a router. */
-		entry->deadline_ms = box_clock_ms() + entry->making->limit_ms;
+		entry->deadline_ms = box_clock_ms() + entry->unfinished->limit_ms;
 		return;
 	}
 	if (entry->resources.pidfd >= 0) {
-		fail_making(boxes, entry, &err);
+		fail_unfinished(boxes, entry, &err);
 		return;
 	}
 	entry_free(boxes, entry);
@@ -428,10 +429,10 @@ static void announce(struct box_boxes *boxes, const struct entry *entry, uint32_
 
 static void become_live(struct box_boxes *boxes, struct entry *entry)
 {
-	uint32_t request = entry->making->request;
+	uint32_t request = entry->unfinished->request;
 	unwatch(boxes, entry->resources.report);
 	(void)close(TAKE_FD(entry->resources.report));
-	free(TAKE_PTR(entry->making));
+	free(TAKE_PTR(entry->unfinished));
 	entry->state = LIVE;
 	entry->announced = true;
 	/* The sockets of a microVM are in its own kernel. */
@@ -447,12 +448,13 @@ static void become_live(struct box_boxes *boxes, struct entry *entry)
 static void take_report(struct box_boxes *boxes, struct entry *entry)
 {
 	struct box_err err;
-	int r = box_first_process_read_report(entry->resources.report, &entry->making->plan, &err);
+	int r = box_first_process_read_report(
+		entry->resources.report, &entry->unfinished->plan, &err);
 	if (r > 0) {
 		become_live(boxes, entry);
 	} else if (r < 0) {
 		BOX_LOG(BOX_LOG_WARNING, "box.failed", box_log_str("why", err.text));
-		fail_making(boxes, entry, &err);
+		fail_unfinished(boxes, entry, &err);
 	}
 }
 
@@ -495,7 +497,7 @@ void box_boxes_drop_requests(struct box_boxes *boxes)
 		next = at->next;
 		entry->announced = false;
 		if (entry->state == MAKING) {
-			entry->making->request = 0;
+			entry->unfinished->request = 0;
 			end_entry(boxes, entry);
 		}
 	}
@@ -683,8 +685,8 @@ static void check_deadlines(struct box_boxes *boxes)
 		}
 		(void)box_err_set(&err, BOX_ERR_BOX, ETIMEDOUT,
 			"the box cannot be made: it was not ready after %d s",
-			(int)(entry->making->limit_ms / 1000));
-		fail_making(boxes, entry, &err);
+			(int)(entry->unfinished->limit_ms / 1000));
+		fail_unfinished(boxes, entry, &err);
 	}
 }
 

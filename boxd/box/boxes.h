@@ -16,9 +16,9 @@ struct box_warm_pool;
 
 /* The fds of one box, of which box-rpc gets copies; the table owns them. -1 if absent. */
 struct box_boxes_fds {
-	int control;           /* the socket of its box-init */
-	int memory_events;     /* of its cgroup */
-	int leaf_events;       /* of processes in no process cgroup, once the box has such cgroups */
+	int control;       /* the socket of its box-init */
+	int memory_events; /* of its cgroup */
+	int leaf_events;   /* of processes in no process cgroup, once the box has such cgroups */
 	uint32_t host_address; /* its address on the host's loopback, or 0 */
 };
 

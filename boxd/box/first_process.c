@@ -79,7 +79,7 @@ static int unblock_signals(struct child *child)
 static int take_name(struct child *child)
 {
 	(void)child;
-	return prctl(PR_SET_NAME, "box-blank", 0L, 0L, 0L) < 0 ? -errno : 0;
+	return prctl(PR_SET_NAME, "box-warm", 0L, 0L, 0L) < 0 ? -errno : 0;
 }
 
 /* EOF means that boxd has ended, or does not want the box any more. */
@@ -229,7 +229,10 @@ static int limit_counted(bool same_uid)
 {
 	int r = lower(
 		RLIMIT_SIGPENDING, same_uid ? BOX_SIGNALS_PENDING_SHARED : BOX_SIGNALS_PENDING);
-	r = r < 0 ? r : lower(RLIMIT_MSGQUEUE, 0);
+	if (r < 0) {
+		return r;
+	}
+	r = lower(RLIMIT_MSGQUEUE, 0);
 	return r < 0 ? r : lower(RLIMIT_MEMLOCK, BOX_LOCKED_BYTES_MAX);
 }
 
@@ -241,8 +244,12 @@ static int limit_resources(struct child *child)
 	rlim_t tasks = is_microvm(child) ? plan->limit_pids : plan->pids;
 	struct rlimit processes = {tasks, tasks};
 	int r = limit_core();
-	r = r < 0 ? r : lower(RLIMIT_NOFILE, max);
-	r = r < 0 || is_microvm(child) ? r : limit_counted(child->start->same_uid);
+	if (r == 0) {
+		r = lower(RLIMIT_NOFILE, max);
+	}
+	if (r == 0 && !is_microvm(child)) {
+		r = limit_counted(child->start->same_uid);
+	}
 	if (r < 0) {
 		return r;
 	}

@@ -17,11 +17,11 @@
  * to. */
 struct box_first_process {
 	const struct box_plan *plan;
-	const char *anchor;                      /* a folder to attach the new root at */
-	bool same_uid;                           /* there is only one uid */
-	bool own_network;                        /* it has made and must set up its network namespace */
-	const struct box_network_slot *slot;     /* with own_network: the network slot, or NULL */
-	int orders;                              /* a byte when its maps are written; then box-init's */
+	const char *anchor;                  /* a folder to attach the new root at */
+	bool same_uid;                       /* there is only one uid */
+	bool own_network;                    /* it has made and must set up its network namespace */
+	const struct box_network_slot *slot; /* with own_network: the network slot, or NULL */
+	int orders;                          /* a byte when its maps are written; then box-init's */
 	int control;
 	int report;
 	int boot;                                /* for box-init */

@@ -25,7 +25,8 @@ static const char *vmm_step_name(uint32_t step)
 		[BOX_VMM_CONFINE - BOX_VMM_READ] = "install its filter",
 		[BOX_VMM_START - BOX_VMM_READ] = "the microVM ended before it was ready",
 		[BOX_VMM_DEADLINE - BOX_VMM_READ] = "the microVM was not ready in time",
-		[BOX_VMM_ANSWER - BOX_VMM_READ] = "the first message of the microVM was not a report",
+		[BOX_VMM_ANSWER -
+			BOX_VMM_READ] = "the first message of the microVM was not a report",
 	};
 	return step >= BOX_VMM_READ && step < BOX_VMM_END_ ? names[step - BOX_VMM_READ] : NULL;
 }

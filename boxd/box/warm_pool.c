@@ -128,7 +128,7 @@ bool box_warm_pool_wants_box(const struct box_warm_pool *pool)
 static void give_up(struct box_warm_pool *pool, const char *why)
 {
 	pool->failing = true;
-	BOX_LOG(BOX_LOG_WARNING, "boxes.not_ahead", box_log_str("why", why));
+	BOX_LOG(BOX_LOG_WARNING, "boxes.not_warm", box_log_str("why", why));
 }
 
 static int make_likely(struct box_warm_pool *pool, struct box_root **ret_root, struct box_err *err)

@@ -60,7 +60,9 @@ static int make_in(const struct box_cgroup_hierarchy *tree, struct box_cgroup *c
 	}
 	_cleanup_(box_close_p) int folder = -1;
 	int r = box_cgroup_open_in(tree, cgroup, &folder, err);
-	r = r < 0 ? r : write_limits(tree, folder, limits, err);
+	if (r == 0) {
+		r = write_limits(tree, folder, limits, err);
+	}
 	if (r == 0 && tree->controllers & BOX_CGROUP_MEMORY) {
 		cgroup->events = openat(folder, tree->manager->events, O_RDONLY | O_CLOEXEC);
 		r = cgroup->events < 0 ? box_err_set(err, BOX_ERR_BOX, errno, "cannot open %s: %s",
@@ -127,7 +129,9 @@ int box_cgroup_limit(
 		const struct box_cgroup_hierarchy *tree = &cgroup->cgroups->trees[i];
 		_cleanup_(box_close_p) int folder = -1;
 		r = box_cgroup_open_in(tree, cgroup, &folder, err);
-		r = r < 0 ? r : write_limits(tree, folder, limits, err);
+		if (r == 0) {
+			r = write_limits(tree, folder, limits, err);
+		}
 	}
 	return r;
 }
@@ -147,7 +151,8 @@ int box_cgroup_open_procs_fds(const struct box_cgroup *cgroup,
 		if (tree->manager->mode == BOX_CGROUP_V2) {
 			continue;
 		}
-		(void)snprintf(file, sizeof(file), "%s/%s", cgroup->name, tree->manager->procs_file);
+		(void)snprintf(
+			file, sizeof(file), "%s/%s", cgroup->name, tree->manager->procs_file);
 		int fd = count < BOX_CGROUP_PROCS_FDS_MAX
 			? openat(tree->parent, file, O_WRONLY | O_NOFOLLOW | O_CLOEXEC)
 			: -1;

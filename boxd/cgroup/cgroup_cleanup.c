@@ -46,8 +46,8 @@ bool box_cgroups_clean_up(struct box_cgroups *cgroups)
 	bool done = true;
 	for (size_t i = 0; i < cgroups->count; i++) {
 		struct box_cgroup_hierarchy *tree = &cgroups->trees[i];
-		if (box_cgroup_parent_remove(tree->own.fd, tree->parent_name, tree->manager, ROUNDS) <
-			0) {
+		if (box_cgroup_parent_remove(
+			    tree->own.fd, tree->parent_name, tree->manager, ROUNDS) < 0) {
 			done = false;
 		} else if (tree->manager->leave) {
 			tree->manager->leave(&tree->own);

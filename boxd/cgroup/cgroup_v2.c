@@ -1,7 +1,7 @@
 /* Version 2: one hierarchy, in which a group that enables controllers for its children must not contain
  * processes.
  *
- * So all processes of our own group, boxd included, are moved into a leaf `keeper` first, and back at
+ * So all processes of our own group, boxd included, are moved into a leaf `boxd-leaf` first, and back at
  * the end. A runtime that starts in such a leaf makes its parent group beside it, and leaves the leaf
  * to the runtime that made it. */
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include "base/macros.h"
 #include "boxd/cgroup/cgroup_manager.h"
 
-#define LEAF "keeper"
+#define LEAF "boxd-leaf"
 #define REST "rest"   /* in a box's group: the processes that are in no process cgroup */
 #define MOVE_ROUNDS 8 /* a process that is moved may just have forked */
 #define DIVIDE_MS 500 /* boxd does nothing else meanwhile */

@@ -79,7 +79,9 @@ static int make_limited(const struct box_cgroup_manager *manager, int box, uint3
 			box_err_strerror(errno));
 	}
 	int r = open_part(box, number, &folder, err);
-	r = r < 0 ? r : manager->limit_process(folder, box_cgroup_round_to_pages(memory_bytes), err);
+	if (r == 0) {
+		r = manager->limit_process(folder, box_cgroup_round_to_pages(memory_bytes), err);
+	}
 	if (r < 0) {
 		(void)unlinkat(box, name, AT_REMOVEDIR);
 	}
@@ -92,7 +94,10 @@ int box_process_cgroups_make_group(
 	const struct box_cgroup_hierarchy *tree = memory_tree(cgroup);
 	_cleanup_(box_close_p) int box = -1;
 	int r = box_cgroup_open_in(tree, cgroup, &box, err);
-	r = r < 0 ? r : divide(cgroup, tree->manager, box, err);
+	if (r < 0) {
+		return r;
+	}
+	r = divide(cgroup, tree->manager, box, err);
 	return r < 0 ? r : make_limited(tree->manager, box, number, memory_bytes, err);
 }
 
@@ -104,10 +109,16 @@ int box_process_cgroups_open_group(const struct box_cgroup *cgroup, uint32_t num
 	_cleanup_(box_close_p) int folder = -1;
 	_cleanup_(box_close_p) int procs_fd = -1;
 	int r = box_cgroup_open_in(tree, cgroup, &box, err);
-	r = r < 0 ? r : open_part(box, number, &folder, err);
-	r = r < 0 ? r
-		  : box_cgroup_open_procs_fd(folder, tree->manager->procs_file, cgroup->id, &procs_fd, err);
-	r = r < 0 ? r : open_file(folder, tree->manager->events, O_RDONLY, ret_events, err);
+	if (r == 0) {
+		r = open_part(box, number, &folder, err);
+	}
+	if (r == 0) {
+		r = box_cgroup_open_procs_fd(
+			folder, tree->manager->procs_file, cgroup->id, &procs_fd, err);
+	}
+	if (r == 0) {
+		r = open_file(folder, tree->manager->events, O_RDONLY, ret_events, err);
+	}
 	if (r == 0) {
 		*ret_procs_fd = TAKE_FD(procs_fd);
 	}

@@ -68,8 +68,7 @@ struct tree {
 	bool dropped;   /* given to no one any more, but boxes still have it */
 	uint64_t bytes; /* size; while it is filled, the reserved maximum */
 	struct box_list holders;
-	struct box_list
-		waiting; /* the first one's source is used, unless `left` */
+	struct box_list waiting; /* the first one's source is used, unless `left` */
 };
 
 struct box_artifacts {
@@ -396,7 +395,9 @@ static void give(struct tree *tree, uint64_t box, uint32_t request)
 		r = box_err_set(&err, BOX_ERR_BOX, ENOSPC,
 			FAILED "Immutable artifact cache limit reached; acquire a new Box");
 	}
-	r = r < 0 ? r : clone_mount(tree, &mount, &err);
+	if (r == 0) {
+		r = clone_mount(tree, &mount, &err);
+	}
 	if (r == 0 && !find_holder(tree, box)) {
 		struct holder *holder = box_alloc(sizeof(*holder));
 		holder->box = box;
@@ -555,7 +556,10 @@ static int open_source(const struct box_artifacts *artifacts,
 	source.path = wanted->manifest;
 	source.what = "extra_mounts.manifest_path";
 	source.files = true;
-	r = r < 0 ? r : box_host_mount_open(&source, artifacts->mount_roots, &manifest, err);
+	if (r < 0) {
+		return r;
+	}
+	r = box_host_mount_open(&source, artifacts->mount_roots, &manifest, err);
 	if (r < 0) {
 		return r;
 	}
@@ -591,12 +595,17 @@ static int start_filling(struct tree *tree, struct box_err *err)
 	struct box_identity ids;
 	int ends[2] = {-1, -1};
 	int r = open_source(artifacts, &first->wanted, &source, &manifest, err);
-	r = r < 0 ? r : set_aside(tree, err);
+	if (r < 0) {
+		return r;
+	}
+	r = set_aside(tree, err);
 	if (r < 0) {
 		return r;
 	}
 	r = box_identity_of_owner(artifacts->ids, source, &ids);
-	r = r < 0 ? r : make_filesystem(tree, &ids);
+	if (r == 0) {
+		r = make_filesystem(tree, &ids);
+	}
 	if (r == 0 && pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0) {
 		r = -errno;
 	}
@@ -697,7 +706,9 @@ static void open_wanted(struct box_artifacts *artifacts, const char *tenant,
 	}
 	bool is_new = r == 0 && !tree;
 	r = is_new ? add_tree(artifacts, tenant, wanted->digest, &tree, &err) : r;
-	r = r < 0 ? r : wait_for(tree, wanted, &err);
+	if (r == 0) {
+		r = wait_for(tree, wanted, &err);
+	}
 	if (r < 0) {
 		if (is_new && tree) {
 			tree_free(tree);

@@ -138,8 +138,12 @@ static int check_whole(
 {
 	struct stat status;
 	int r = box_location_check_contains_no_system(fd);
-	r = r < 0 ? r : box_mount_roots_check(roots, fd, &ask->asker);
-	r = r < 0 || !ask->to_mount ? r : box_mount_roots_check_above(roots, fd);
+	if (r == 0) {
+		r = box_mount_roots_check(roots, fd, &ask->asker);
+	}
+	if (r == 0 && ask->to_mount) {
+		r = box_mount_roots_check_above(roots, fd);
+	}
 	/* It contains the images of quotas: a box could write to its own. */
 	if (r == 0 && (fstat(fd, &status) < 0 || status.st_uid == BOX_QUOTA_UID)) {
 		r = -EPERM;

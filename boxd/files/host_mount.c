@@ -115,7 +115,10 @@ static int open_file(const struct box_host_mount_request *ask, struct box_mount_
 	}
 	/* A file can be a mount of its own. */
 	r = box_location_check_filesystem(fd);
-	r = r < 0 ? r : box_mount_roots_check_above(roots, fd);
+	if (r < 0) {
+		return r;
+	}
+	r = box_mount_roots_check_above(roots, fd);
 	if (r < 0) {
 		return r;
 	}

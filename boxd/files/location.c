@@ -93,7 +93,10 @@ static int step_up(int *fd, struct box_location *place, bool *ret_top)
 	_cleanup_(box_close_p) int up = -1;
 	struct box_location above = {0};
 	int r = box_location_open_following(*fd, "..", &up);
-	r = r < 0 ? r : box_location_of(up, &above);
+	if (r < 0) {
+		return r;
+	}
+	r = box_location_of(up, &above);
 	if (r < 0) {
 		return r;
 	}
@@ -159,7 +162,10 @@ static int refused_places(struct box_location places[REFUSED_COUNT], size_t *ret
 		if (r == -ENOENT) {
 			continue;
 		}
-		r = r < 0 ? r : box_location_of(fd, &places[count]);
+		if (r < 0) {
+			return r;
+		}
+		r = box_location_of(fd, &places[count]);
 		if (r < 0) {
 			return r;
 		}
@@ -188,7 +194,10 @@ int box_location_check_not_in_system(int fd)
 	struct box_location places[REFUSED_COUNT] = {0};
 	size_t count = 0;
 	int r = box_location_check_filesystem(fd);
-	r = r < 0 ? r : refused_places(places, &count);
+	if (r < 0) {
+		return r;
+	}
+	r = refused_places(places, &count);
 	return r < 0 ? r : search_upwards(fd, places, count);
 }
 
@@ -210,7 +219,9 @@ int box_location_check_contains_no_system(int fd)
 			r = 0;
 			continue;
 		}
-		r = r < 0 ? r : search_upwards(system_fd, &place, 1);
+		if (r == 0) {
+			r = search_upwards(system_fd, &place, 1);
+		}
 		if (r == -EACCES) {
 			/* A plain user cannot go up from inside /root, only from beside it. */
 			r = search_upwards_from(refused[i].parent, &place);
@@ -235,7 +246,10 @@ int box_location_check_makes_no_system(int parent, const char *name)
 			r = 0;
 			continue;
 		}
-		r = r < 0 ? r : box_location_of(fd, &of_refused);
+		if (r < 0) {
+			return r;
+		}
+		r = box_location_of(fd, &of_refused);
 		if (r == 0 && box_location_same(&place, &of_refused)) {
 			return -EPERM;
 		}

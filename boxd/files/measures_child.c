@@ -46,7 +46,9 @@ static int drop_rights(pid_t parent, int out)
 	/* boxd always has 0 to 2 open, so the fd is not one of these. */
 	int r = dup3(out, OUT_FD, O_CLOEXEC) < 0 ? -errno : 0;
 	/* Keeps only the right to read, also files of other users, as the payload's are. */
-	r = r < 0 ? r : box_caps_keep(1ULL << CAP_DAC_READ_SEARCH);
+	if (r == 0) {
+		r = box_caps_keep(1ULL << CAP_DAC_READ_SEARCH);
+	}
 	/* After the change of capabilities, which clears it. */
 	if (r == 0 &&
 		(prctl(PR_SET_PDEATHSIG, (long)SIGKILL, 0L, 0L, 0L) < 0 ||
@@ -152,9 +154,15 @@ static int measure_box(const struct box_measures_task *task, struct box_boxd_par
 	struct box_storage_part cache = {0};
 	struct box_storage_part temp = {0};
 	int r = is_own(task, "/tmp") ? measure_place("/tmp", &temp) : 0;
-	r = r < 0 || !is_own(task, CACHE) ? r : measure_place(CACHE, &cache);
-	r = r < 0 || !task->own_workspace ? r : measure_place(task->workspace, &workspace);
-	r = r < 0 ? r : check_still_whole();
+	if (r == 0 && is_own(task, CACHE)) {
+		r = measure_place(CACHE, &cache);
+	}
+	if (r == 0 && task->own_workspace) {
+		r = measure_place(task->workspace, &workspace);
+	}
+	if (r == 0) {
+		r = check_still_whole();
+	}
 	if (r < 0) {
 		return r;
 	}

@@ -83,7 +83,10 @@ static int advance(
 	memcpy(name, held->rest, len);
 	name[len] = '\0';
 	int r = open_next(held->fd, name, follow, &next);
-	r = r < 0 ? r : box_location_of(next, &place);
+	if (r < 0) {
+		return r;
+	}
+	r = box_location_of(next, &place);
 	if (r < 0) {
 		return r;
 	}
@@ -150,7 +153,9 @@ static int hold(struct box_mount_roots_path *held, const char *path,
 	*held = (struct box_mount_roots_path){
 		.path = path, .rest = path + strspn(path, "/"), .fd = -1};
 	int r = open_next(AT_FDCWD, "/", false, &held->fd);
-	r = r < 0 ? r : box_location_of(held->fd, &held->place);
+	if (r == 0) {
+		r = box_location_of(held->fd, &held->place);
+	}
 	while (r == 0 && held->rest[0] != '\0') {
 		r = advance(held, false, above);
 		if (r == -ELOOP && !(known && box_mount_roots_contains(known, held->fd, true))) {
@@ -234,8 +239,8 @@ static bool visit(void *arg, const struct box_location *place)
 	struct walk *walk = arg;
 	const struct box_mount_roots *roots = walk->roots;
 	walk->in_root = walk->in_root || is_one_of(&roots->roots, place, walk->with_mounts);
-	walk->in_narrower =
-		walk->in_narrower || is_one_of(&roots->narrower, place, walk->with_mounts);
+	walk->in_narrower = walk->in_narrower ||
+		is_one_of(&roots->narrower, place, walk->with_mounts);
 	for (size_t i = 0; i < roots->own_count; i++) {
 		const struct box_mount_roots_path *own = &roots->own[i];
 		walk->in_own = walk->in_own ||
@@ -540,7 +545,9 @@ int box_mount_roots_seal(struct box_mount_roots *roots, const struct box_policy 
 	int r = box_path_conflicts_check(roots, err);
 	if (r == 0 && more) {
 		r = check_file(roots, more->config, "the --config file", err);
-		r = r < 0 ? r : check_file(roots, more->token, "the token file", err);
+		if (r == 0) {
+			r = check_file(roots, more->token, "the token file", err);
+		}
 	}
 	if (r < 0) {
 		box_mount_roots_close(roots);
@@ -594,11 +601,17 @@ static int make_store(struct box_mount_roots *roots, struct box_mount_roots_path
 	memcpy(name, store->rest, len);
 	name[len] = '\0';
 	int r = box_location_check_not_in_system(store->fd);
-	r = r < 0 ? r : box_location_check_makes_no_system(store->fd, name);
+	if (r < 0) {
+		return r;
+	}
+	r = box_location_check_makes_no_system(store->fd, name);
 	if (r == 0 && mkdirat(store->fd, name, 0755) < 0 && errno != EEXIST) {
 		r = -errno;
 	}
-	r = r < 0 ? r : advance(store, false, above);
+	if (r < 0) {
+		return r;
+	}
+	r = advance(store, false, above);
 	if (r == 0 && store->rest[0] != '\0') {
 		add_place(above, &store->place);
 	}
@@ -617,9 +630,18 @@ int box_mount_roots_open_store(struct box_mount_roots *roots, const char *path, 
 	while (r == 0 && store->rest[0] != '\0') {
 		r = make_store(roots, store);
 	}
-	r = r < 0 ? r : box_location_open_following(store->fd, ".", &fd);
-	r = r < 0 ? r : box_location_check_not_in_system(fd);
-	r = r < 0 ? r : box_location_check_contains_no_system(fd);
+	if (r < 0) {
+		return r;
+	}
+	r = box_location_open_following(store->fd, ".", &fd);
+	if (r < 0) {
+		return r;
+	}
+	r = box_location_check_not_in_system(fd);
+	if (r < 0) {
+		return r;
+	}
+	r = box_location_check_contains_no_system(fd);
 	if (r == 0) {
 		*ret_fd = TAKE_FD(fd);
 	}

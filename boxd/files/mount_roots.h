@@ -66,8 +66,7 @@ struct box_mount_roots {
 	struct box_mount_roots_paths narrower; /* of a client's; empty: no restriction */
 	size_t own_count;
 	struct box_mount_roots_path own[4 + BOX_IMAGES_MAX];
-	struct box_mount_roots_path
-		stores[BOX_MOUNT_ROOTS_STORES_];    /* path NULL: there is none */
+	struct box_mount_roots_path stores[BOX_MOUNT_ROOTS_STORES_]; /* path NULL: there is none */
 	struct box_mount_roots_locations above_own; /* folders that contain one of Box's own */
 	struct box_mount_roots_locations above_stores[BOX_MOUNT_ROOTS_STORES_];
 };
@@ -79,10 +78,9 @@ struct box_mount_roots_requester {
 };
 
 /* Why a folder must not be mounted, in addition to -EXDEV (outside the roots). */
-#define BOX_MOUNT_ROOTS_DENIED_OWN (-EBUSY) /* it is, is in, or contains Box's own */
-#define BOX_MOUNT_ROOTS_DENIED_STORE \
-	(-EKEYREJECTED)                        /* it is, is in, or contains the skill store */
-#define BOX_MOUNT_ROOTS_DENIED_SYSTEM (-EROFS) /* the host's programs and libraries */
+#define BOX_MOUNT_ROOTS_DENIED_OWN (-EBUSY)          /* it is, is in, or contains Box's own */
+#define BOX_MOUNT_ROOTS_DENIED_STORE (-EKEYREJECTED) /* it is, is in, or contains the skill store */
+#define BOX_MOUNT_ROOTS_DENIED_SYSTEM (-EROFS)       /* the host's programs and libraries */
 
 /* 0 when a box may write to the folder. BOX_MOUNT_ROOTS_DENIED_SYSTEM for the host's own programs, and
  * for folders that contain them, unless the operator has named a root inside. */

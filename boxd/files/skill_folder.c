@@ -33,18 +33,18 @@ struct box_skill_folder {
 struct box_skill_folder *box_skill_folder_new(
 	struct box_jobs *jobs, const char *program, const struct box_identity *ids)
 {
-	struct box_skill_folder *keeper = box_alloc(sizeof(*keeper));
-	keeper->jobs = jobs;
-	keeper->program = program;
-	keeper->ids = ids;
-	keeper->folder = -1;
-	return keeper;
+	struct box_skill_folder *skills = box_alloc(sizeof(*skills));
+	skills->jobs = jobs;
+	skills->program = program;
+	skills->ids = ids;
+	skills->folder = -1;
+	return skills;
 }
 
-void box_skill_folder_free(struct box_skill_folder *keeper)
+void box_skill_folder_free(struct box_skill_folder *skills)
 {
-	box_close_p(&keeper->folder);
-	free(keeper);
+	box_close_p(&skills->folder);
+	free(skills);
 }
 
 static void ended(void *arg)
@@ -71,12 +71,12 @@ static bool is_empty(int folder)
 
 /* A new store that root has made is given to box-rpc's user: the process that reads strangers' archives
  * should not be root, even without capabilities. A store that is not empty keeps its owner. */
-static void give_away(const struct box_skill_folder *keeper, int folder)
+static void give_away(const struct box_skill_folder *skills, int folder)
 {
 	struct stat status;
-	if (keeper->ids->change && fstat(folder, &status) == 0 && status.st_uid == 0 &&
+	if (skills->ids->change && fstat(folder, &status) == 0 && status.st_uid == 0 &&
 		is_empty(folder) &&
-		fchownat(folder, "", keeper->ids->uid, keeper->ids->gid, AT_EMPTY_PATH) < 0) {
+		fchownat(folder, "", skills->ids->uid, skills->ids->gid, AT_EMPTY_PATH) < 0) {
 		BOX_LOG(BOX_LOG_WARNING, "skills.root", box_log_errno("why", errno));
 	}
 }
@@ -93,7 +93,7 @@ static void warn_of_owner(const struct box_identity *owner)
 	}
 }
 
-static int start(struct box_skill_folder *keeper, int folder, int *ret_socket, struct box_err *err)
+static int start(struct box_skill_folder *skills, int folder, int *ret_socket, struct box_err *err)
 {
 	int ends[2];
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0) {
@@ -103,13 +103,13 @@ static int start(struct box_skill_folder *keeper, int folder, int *ret_socket, s
 	_cleanup_(box_close_p) int ours = ends[0];
 	_cleanup_(box_close_p) int theirs = ends[1];
 	struct box_program wanted = {
-		.path = keeper->program,
+		.path = skills->program,
 		.name = "box-skills",
 		.task = "store",
 		.fds = {theirs, folder},
 		.fd_count = 2,
 	};
-	int r = box_identity_of_owner(keeper->ids, folder, &wanted.ids);
+	int r = box_identity_of_owner(skills->ids, folder, &wanted.ids);
 	if (r == 0) {
 		warn_of_owner(&wanted.ids);
 	}
@@ -119,8 +119,8 @@ static int start(struct box_skill_folder *keeper, int folder, int *ret_socket, s
 	}
 	/* A box-skills that still runs belongs to nobody any more. It would end by itself, unless it
 	 * hangs. */
-	box_jobs_kill(keeper->jobs, keeper);
-	r = box_jobs_start(keeper->jobs, &wanted, 0, ended, keeper, err);
+	box_jobs_kill(skills->jobs, skills);
+	r = box_jobs_start(skills->jobs, &wanted, 0, ended, skills, err);
 	if (r == 0) {
 		*ret_socket = TAKE_FD(ours);
 	}
@@ -149,32 +149,32 @@ static int open_folder(
 	}
 }
 
-int box_skill_folder_open(struct box_skill_folder *keeper, const char *path,
+int box_skill_folder_open(struct box_skill_folder *skills, const char *path,
 	struct box_mount_roots *mount_roots, int *ret_socket, struct box_err *err)
 {
 	_cleanup_(box_close_p) int folder = -1;
-	if (keeper->program[0] == '\0') {
+	if (skills->program[0] == '\0') {
 		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, ENOENT,
 			"this runtime keeps no skills: box-skills is not installed");
 	}
 	int r = open_folder(path, mount_roots, &folder, err);
 	if (r == 0) {
-		give_away(keeper, folder);
-		r = start(keeper, folder, ret_socket, err);
+		give_away(skills, folder);
+		r = start(skills, folder, ret_socket, err);
 	}
 	if (r == 0) {
-		box_close_p(&keeper->folder);
-		keeper->folder = TAKE_FD(folder);
+		box_close_p(&skills->folder);
+		skills->folder = TAKE_FD(folder);
 	}
 	return r;
 }
 
 int box_skill_folder_open_package(
-	const struct box_skill_folder *keeper, const char *path, int *ret_fd, struct box_err *err)
+	const struct box_skill_folder *skills, const char *path, int *ret_fd, struct box_err *err)
 {
 	_cleanup_(box_close_p) int fd = -1;
 	struct stat status;
-	int r = keeper->folder < 0 ? -ENOENT : box_fsmount_open_beneath(keeper->folder, path, &fd);
+	int r = skills->folder < 0 ? -ENOENT : box_fsmount_open_beneath(skills->folder, path, &fd);
 	if (r == 0 && fstat(fd, &status) < 0) {
 		r = -errno;
 	}
@@ -189,9 +189,9 @@ int box_skill_folder_open_package(
 	return 0;
 }
 
-void box_skill_folder_path(const struct box_skill_folder *keeper, char *out, size_t size)
+void box_skill_folder_path(const struct box_skill_folder *skills, char *out, size_t size)
 {
-	if (box_fsmount_path_of(keeper->folder, out, size) < 0) {
+	if (box_fsmount_path_of(skills->folder, out, size) < 0) {
 		out[0] = '\0';
 	}
 }

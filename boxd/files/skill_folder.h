@@ -18,16 +18,16 @@ struct box_skill_folder;
 /* `program` is the path of box-skills, "" when there is none; jobs and ids must outlive it. */
 struct box_skill_folder *box_skill_folder_new(
 	struct box_jobs *jobs, const char *program, const struct box_identity *ids);
-void box_skill_folder_free(struct box_skill_folder *keeper);
+void box_skill_folder_free(struct box_skill_folder *skills);
 
 /* Makes the folder if it is missing, and starts box-skills. *ret_socket is box-rpc's end. A box-skills
  * of an earlier box-rpc ends when its socket closes. */
-int box_skill_folder_open(struct box_skill_folder *keeper, const char *path,
+int box_skill_folder_open(struct box_skill_folder *skills, const char *path,
 	struct box_mount_roots *mount_roots, int *ret_socket, struct box_err *err);
 
 /* The resolved path of the folder; "" when it cannot be determined. */
-void box_skill_folder_path(const struct box_skill_folder *keeper, char *out, size_t size);
+void box_skill_folder_path(const struct box_skill_folder *skills, char *out, size_t size);
 
 /* An O_PATH fd of a folder at a relative path in the store; no link is followed. */
 int box_skill_folder_open_package(
-	const struct box_skill_folder *keeper, const char *path, int *ret_fd, struct box_err *err);
+	const struct box_skill_folder *skills, const char *path, int *ret_fd, struct box_err *err);

@@ -149,12 +149,20 @@ static int drop_rights(const struct work *work, pid_t parent, int out)
 	struct rlimit core = {0, 0};
 	/* boxd always has 0 to 2 open, so none of these fds has such a number already. */
 	int r = take_fd(out, OUT_FD);
-	r = r < 0 ? r : take_fd(work->folder, FOLDER_FD);
-	r = r < 0 ? r : take_fd(work->etc, ETC_FD);
+	if (r < 0) {
+		return r;
+	}
+	r = take_fd(work->folder, FOLDER_FD);
+	if (r < 0) {
+		return r;
+	}
+	r = take_fd(work->etc, ETC_FD);
 	if (r == 0 && close_range(ETC_FD + 1, ~0U, 0) < 0) {
 		r = -errno;
 	}
-	r = r < 0 ? r : box_caps_keep(1ULL << CAP_DAC_READ_SEARCH);
+	if (r == 0) {
+		r = box_caps_keep(1ULL << CAP_DAC_READ_SEARCH);
+	}
 	/* After the change of capabilities, which clears it. */
 	if (r == 0 &&
 		(prctl(PR_SET_PDEATHSIG, (long)SIGKILL, 0L, 0L, 0L) < 0 ||

@@ -50,8 +50,12 @@ static int enter_userns(struct box_err *err)
 	}
 	int pid = (int)getpid();
 	int r = box_userns_deny_groups(pid);
-	r = r < 0 ? r : box_userns_write_map(pid, "uid_map", 0, uid, 1);
-	r = r < 0 ? r : box_userns_write_map(pid, "gid_map", 0, gid, 1);
+	if (r == 0) {
+		r = box_userns_write_map(pid, "uid_map", 0, uid, 1);
+	}
+	if (r == 0) {
+		r = box_userns_write_map(pid, "gid_map", 0, gid, 1);
+	}
 	if (r < 0) {
 		errno = -r;
 		return fail(err, "the user namespace cannot be mapped");
@@ -145,7 +149,10 @@ static int make_dev(int anchor, struct box_common_mounts *common)
 	if (r == 0 && mkdirat(anchor, "dev", 0755) < 0) {
 		r = -errno;
 	}
-	r = r < 0 ? r : box_fsmount_attach(mount, anchor, "dev", &common->dev);
+	if (r < 0) {
+		return r;
+	}
+	r = box_fsmount_attach(mount, anchor, "dev", &common->dev);
 	for (size_t i = 0; i < BOX_COUNT_OF(devices) && r == 0; i++) {
 		r = take_device(common->dev, devices[i]);
 	}
@@ -191,9 +198,15 @@ int box_common_mounts_make_kvm(struct box_common_mounts *common, struct box_err 
 	if (r == 0 && mkdirat(anchor, "kvm", 0755) < 0 && errno != EEXIST) {
 		r = -errno;
 	}
-	r = r < 0 ? r : box_fsmount_attach(mount, anchor, "kvm", &attached);
-	r = r < 0 ? r : make_kvm_node(attached);
-	r = r < 0 ? r : box_fsmount_make_read_only(attached);
+	if (r == 0) {
+		r = box_fsmount_attach(mount, anchor, "kvm", &attached);
+	}
+	if (r == 0) {
+		r = make_kvm_node(attached);
+	}
+	if (r == 0) {
+		r = box_fsmount_make_read_only(attached);
+	}
 	if (r < 0) {
 		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, -r,
 			"/dev/kvm cannot be given to microVMs: %s", box_err_strerror(-r));
@@ -228,7 +241,9 @@ int box_common_mounts_make(const char *rootfs, struct box_plan_host *host,
 			err, BOX_ERR_OS, ENOENT, "the host has no folder to attach mounts to");
 	}
 	int r = box_fsmount_make("tmpfs", &options, &mount);
-	r = r < 0 ? r : box_fsmount_attach(mount, AT_FDCWD, common.anchor, &anchor);
+	if (r == 0) {
+		r = box_fsmount_attach(mount, AT_FDCWD, common.anchor, &anchor);
+	}
 	const char *step = "the shared tmpfs";
 	_cleanup_(box_close_p) int folder = -1;
 	if (r == 0 && rootfs[0]) {

@@ -7,12 +7,11 @@
 #include "plan/plan.h"
 
 struct box_common_mounts {
-	const char
-		*anchor; /* a folder that exists in our mount namespace and that nobody needs */
+	const char *anchor; /* a folder that exists in our mount namespace and that nobody needs */
 	int etc;
 	int dev;
-	int kvm;       /* a /dev with only kvm; -1 until a microVM needs it */
-	int artifacts; /* an empty folder, for artifacts.c */
+	int kvm;                           /* a /dev with only kvm; -1 until a microVM needs it */
+	int artifacts;                     /* an empty folder, for artifacts.c */
 	int entries[BOX_ROOT_ENTRIES_MAX]; /* of host->root_entries; -1 for symbolic links */
 };
 

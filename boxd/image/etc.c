@@ -129,7 +129,8 @@ static int copy_link(int from, int to, const char *name)
 	char text[PATH_MAX];
 	ssize_t len = readlinkat(from, name, text, sizeof(text) - 1);
 	if (len < 0) {
-		return errno == ENOENT || errno == EINVAL ? 0 : -errno; /* it was replaced meanwhile */
+		return errno == ENOENT || errno == EINVAL ? 0
+							  : -errno; /* it was replaced meanwhile */
 	}
 	text[len] = '\0';
 	return symlinkat(text, to, name) < 0 ? -errno : 0;
@@ -261,9 +262,18 @@ int box_etc_make(int root, enum box_etc_kind whose, int parent, const char *name
 	if (r == 0 && mkdirat(parent, name, 0755) < 0) {
 		r = -errno;
 	}
-	r = r < 0 ? r : box_fsmount_attach(mount, parent, name, &etc);
-	r = r < 0 ? r : box_etc_fill(root, whose, etc);
-	r = r < 0 ? r : box_fsmount_make_read_only(etc);
+	if (r < 0) {
+		return r;
+	}
+	r = box_fsmount_attach(mount, parent, name, &etc);
+	if (r < 0) {
+		return r;
+	}
+	r = box_etc_fill(root, whose, etc);
+	if (r < 0) {
+		return r;
+	}
+	r = box_fsmount_make_read_only(etc);
 	if (r == 0) {
 		*ret_fd = TAKE_FD(etc);
 	}

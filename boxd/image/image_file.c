@@ -93,7 +93,9 @@ static int mount_file(
 			"is a file without a file system in it (ext4, squashfs or erofs)");
 	}
 	int r = box_loop_device_attach(file, true, &loop);
-	r = r < 0 ? r : box_fsmount_path_of(loop, device, sizeof(device));
+	if (r == 0) {
+		r = box_fsmount_path_of(loop, device, sizeof(device));
+	}
 	if (r < 0) {
 		return fail(ask, err,
 			geteuid() == 0 ? "a loop device"
@@ -104,7 +106,9 @@ static int mount_file(
 	if (r == 0 && mkdirat(ask->anchor, "fs", 0755) < 0 && errno != EEXIST) {
 		r = -errno;
 	}
-	r = r < 0 ? r : box_fsmount_attach(mount, ask->anchor, "fs", ret_folder);
+	if (r == 0) {
+		r = box_fsmount_attach(mount, ask->anchor, "fs", ret_folder);
+	}
 	return r < 0 ? fail(ask, err, "the file system in it cannot be mounted", -r) : 0;
 }
 

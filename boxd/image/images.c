@@ -61,7 +61,9 @@ static int make_place(const struct box_images *images, unsigned number, int *ret
 		return -errno;
 	}
 	int r = box_fsmount_make("tmpfs", &options, &mount);
-	r = r < 0 ? r : box_fsmount_attach(mount, anchor, name, ret_place);
+	if (r == 0) {
+		r = box_fsmount_attach(mount, anchor, name, ret_place);
+	}
 	if (r < 0) {
 		(void)unlinkat(anchor, name, AT_REMOVEDIR);
 	}

@@ -24,7 +24,7 @@ void box_root_close(struct box_root *root);
 enum box_root_kind {
 	BOX_ROOT_HOST,     /* the host's own: its system folders */
 	BOX_ROOT_OPERATOR, /* everything that boxes do not have of their own, with mounts in it */
-	BOX_ROOT_CALLER, /* the same without mounts, detached: no `anchor`; /etc is still empty */
+	BOX_ROOT_CALLER,   /* the same without mounts, detached: no `anchor`; /etc is still empty */
 };
 
 /* Takes an opened folder apart; the mounts are attached to new folders in `anchor`. 0 or -errno. */

@@ -361,7 +361,9 @@ static int dump(uint16_t type, const void *body, size_t size, visit_message *vis
 	}
 	_cleanup_(box_close_p) int fd = -1;
 	int r = box_netlink_open(&fd);
-	r = r < 0 ? r : send_all(fd, request.bytes, request.size);
+	if (r == 0) {
+		r = send_all(fd, request.bytes, request.size);
+	}
 	while (r == 0) {
 		ssize_t got = receive(fd, answer, ANSWER_BYTES);
 		r = got < 0 ? (int)got : visit_answer(answer, (size_t)got, visit, context);

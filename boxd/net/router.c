@@ -25,7 +25,7 @@
 #define READ_TRIES 16
 #define LO_INDEX 1
 #define COMMANDS_BYTES_MAX (2 * BOX_MIB) /* two full sets of addresses are 0.8 MiB */
-#define FLOWS_PER_BOX 4096 /* connections and UDP flows of one box */
+#define FLOWS_PER_BOX 4096               /* connections and UDP flows of one box */
 #define TEXT_(number) #number
 #define TEXT(number) TEXT_(number)
 

@@ -38,7 +38,8 @@
 static int fail(struct box_err *err, const char *step, int errnum)
 {
 	return box_err_set(err, BOX_ERR_BOX, errnum,
-		"the quota of host_path cannot be enforced: %s: %s", step, box_err_strerror(errnum));
+		"the quota of host_path cannot be enforced: %s: %s", step,
+		box_err_strerror(errnum));
 }
 
 void box_quota_image_close(struct box_quota_image *image)

@@ -50,7 +50,8 @@ struct work {
 static int fail(struct box_err *err, const char *step, int errnum)
 {
 	return box_err_set(err, BOX_ERR_BOX, errnum,
-		"the quota of host_path cannot be enforced: %s: %s", step, box_err_strerror(errnum));
+		"the quota of host_path cannot be enforced: %s: %s", step,
+		box_err_strerror(errnum));
 }
 
 /* --- a mount over a folder, for the host and for boxd ---

@@ -540,16 +540,16 @@ static const char *take_end_box(struct box_serve *serve, struct box_packet *pack
 
 static const char *take_probe_microvms(struct box_serve *serve, struct box_packet *packet)
 {
-	if (packet->try_machines.id == 0) {
+	if (packet->probe_microvms.id == 0) {
 		return "a PROBE_MICROVMS without an id";
 	}
-	box_making_chain_probe_microvms(serve->making, packet->try_machines.id);
+	box_making_chain_probe_microvms(serve->making, packet->probe_microvms.id);
 	return NULL;
 }
 
 static const char *take_open_process_cgroup(struct box_serve *serve, struct box_packet *packet)
 {
-	const struct box_boxd_open_process_cgroup *wanted = &packet->open_group;
+	const struct box_boxd_open_process_cgroup *wanted = &packet->open_process_cgroup;
 	struct box_boxd_process_cgroup answer = {.kind = BOX_BOXD_PROCESS_CGROUP, .id = wanted->id};
 	struct box_process_cgroups_fds opened = {-1, -1, -1};
 	struct box_err err;
@@ -576,7 +576,7 @@ static const char *take_open_process_cgroup(struct box_serve *serve, struct box_
 
 static const char *take_close_process_cgroup(struct box_serve *serve, struct box_packet *packet)
 {
-	const struct box_boxd_close_process_cgroup *wanted = &packet->close_group;
+	const struct box_boxd_close_process_cgroup *wanted = &packet->close_process_cgroup;
 	struct box_err ignored;
 	if (box_boxes_is_microvm(serve->boxes, wanted->box)) {
 		return NULL;

@@ -598,7 +598,10 @@ static int append_record(struct box_buf *out, const char *key, struct box_str va
 		digits++;
 	}
 	int r = box_buf_printf(out, "%zu %s=", rest + digits, key);
-	r = r < 0 ? r : box_buf_append(out, value.bytes, value.len);
+	if (r < 0) {
+		return r;
+	}
+	r = box_buf_append(out, value.bytes, value.len);
 	return r < 0 ? r : box_buf_append(out, "\n", 1);
 }
 
@@ -628,8 +631,12 @@ static int append_pax(struct box_buf *out, const struct box_tar_entry *entry)
 		static const struct box_tar_entry plain = {.mode = 0644};
 		r = append_header(
 			out, 'x', box_str("pax"), box_str(""), &plain, (int64_t)records.len);
-		r = r < 0 ? r : box_buf_append(out, records.bytes, records.len);
-		r = r < 0 ? r : append_zeros(out, box_tar_padding(records.len));
+		if (r == 0) {
+			r = box_buf_append(out, records.bytes, records.len);
+		}
+		if (r == 0) {
+			r = append_zeros(out, box_tar_padding(records.len));
+		}
 	}
 	box_buf_free(&records);
 	return r;

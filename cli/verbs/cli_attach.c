@@ -188,7 +188,7 @@ static int show_rest(struct attach *attach, struct box_client *client)
 	return known ? (int)code->integer : box_cli_fail(&attach->err);
 }
 
-static int tell_end(struct attach *attach)
+static int print_end(struct attach *attach)
 {
 	struct box_client *client;
 	if (!attach->failed) {
@@ -223,7 +223,7 @@ static int follow(struct attach *attach)
 		}
 		return box_cli_signals_exit_code(0);
 	}
-	return attach->output.broken ? box_cli_output_lost(&attach->output) : tell_end(attach);
+	return attach->output.broken ? box_cli_output_lost(&attach->output) : print_end(attach);
 }
 
 /* --- the beginning --- */

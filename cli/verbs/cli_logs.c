@@ -64,7 +64,7 @@ static bool is_true(const struct box_value *data, const char *key)
 }
 
 /* Output between the two offsets was dropped by the runtime or read by an attached client. */
-static void tell_gap(const struct source *source, int64_t offset)
+static void warn_gap(const struct source *source, int64_t offset)
 {
 	if (offset > source->offset) {
 		(void)fprintf(stderr, "box: %lld bytes of %s are no longer available\n",
@@ -99,7 +99,7 @@ static void answered(void *arg, const struct box_value *data, const struct box_e
 	logs->seen = true;
 	logs->until_ms = 0;
 	logs->exited = status && status->type == BOX_STR && box_str_eq(status->str, "exited");
-	tell_gap(source, offset);
+	warn_gap(source, offset);
 	source->offset = offset;
 	if (bytes && (bytes->type == BOX_BIN || bytes->type == BOX_STR)) {
 		box_cli_output_add(&source->output, bytes->str);
@@ -235,7 +235,7 @@ static int follow(struct logs *logs, int wake_fd)
 }
 
 /* A process that could not be started has written nothing: the reason is in its info. */
-static int tell_failure(struct logs *logs)
+static int print_failure(struct logs *logs)
 {
 	const struct cli *cli = logs->cli;
 	struct box_cli_output *errors = &logs->sources[1].output;
@@ -287,7 +287,7 @@ static int logs_verb(const struct cli *cli)
 	}
 	int code = follow(&logs, wake_fd);
 	if (code == 0 && logs.exited && logs.sources[0].end == 0 && logs.sources[1].end == 0) {
-		code = tell_failure(&logs);
+		code = print_failure(&logs);
 	}
 	box_client_close(logs.client);
 	for (size_t i = 0; i < 2; i++) {

@@ -79,7 +79,7 @@ static void say(const struct stream *stream)
 }
 
 /* Says whether the box, with its files and processes, is still there. */
-static void tell_timeout(struct stream *stream)
+static void print_timeout(struct stream *stream)
 {
 	char after[32] = "";
 	if (stream->timeout_sec > 0) {
@@ -93,7 +93,7 @@ static void tell_timeout(struct stream *stream)
 }
 
 /* Called when all output is written, so that our message is the last. */
-static int tell_end(struct stream *stream)
+static int print_end(struct stream *stream)
 {
 	const struct box_exec_result *result = &stream->result;
 	if (stream->failed) {
@@ -101,7 +101,7 @@ static int tell_end(struct stream *stream)
 		return BOX_CLI_EXIT_FAILED;
 	}
 	if (result->timed_out) {
-		tell_timeout(stream);
+		print_timeout(stream);
 		return BOX_CLI_EXIT_TIMEOUT;
 	}
 	if (result->exit_code < 0) {
@@ -249,7 +249,7 @@ static int follow(struct stream *stream)
 	if (lost(stream)) {
 		return box_cli_output_lost(lost(stream));
 	}
-	return tell_end(stream);
+	return print_end(stream);
 }
 
 int box_cli_stream(const struct cli *cli, struct box_client *client, const struct box_value *spec,

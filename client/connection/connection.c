@@ -196,7 +196,7 @@ static int refused(const struct box_connection_opening *opening, int status, str
 }
 
 /* The body says why, for a relay as JSON; it ends with the connection or at the timeout. */
-static int tell_refusal(struct box_connection_opening *opening, struct box_err *err)
+static int report_refusal(struct box_connection_opening *opening, struct box_err *err)
 {
 	struct box_wire *wire = &opening->wire;
 	struct box_err why;
@@ -262,7 +262,7 @@ static int converse(struct box_connection_opening *opening, struct box_err *err)
 		return 0;
 	}
 	if (opening->phase == REFUSED) {
-		return tell_refusal(opening, err);
+		return report_refusal(opening, err);
 	}
 	return box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, ECONNRESET,
 		"%s closed the connection without an answer", opening->endpoint.authority);
@@ -271,7 +271,7 @@ static int converse(struct box_connection_opening *opening, struct box_err *err)
 static int too_late(struct box_connection_opening *opening, struct box_err *err)
 {
 	if (opening->phase == REFUSED) {
-		return tell_refusal(opening, err);
+		return report_refusal(opening, err);
 	}
 	return box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, ETIMEDOUT,
 		opening->phase == DIALLING ? "%s: Connection timed out" : "%s does not answer",

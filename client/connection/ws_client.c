@@ -158,9 +158,9 @@ static const char *check_kind(const struct box_ws_client_reader *reader)
 {
 	switch (reader->opcode) {
 	case BOX_WS_CONTINUATION:
-		return reader->in_message ? NULL : "a fragment outside of a message";
+		return reader->in_message ? NULL : "a continuation frame without a message";
 	case BOX_WS_BINARY:
-		return reader->in_message ? "a message inside a message" : NULL;
+		return reader->in_message ? "a new message inside a fragmented one" : NULL;
 	case BOX_WS_TEXT:
 		return "a text message, but only binary messages are expected";
 	case BOX_WS_OP_CLOSE:

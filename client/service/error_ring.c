@@ -1,4 +1,4 @@
-/* A ring of the last errors; each is one piece of memory of its own. */
+/* A ring of the last errors; each is one allocation. */
 #include "client/service/error_ring.h"
 
 #include <stdlib.h>

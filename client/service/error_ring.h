@@ -1,4 +1,4 @@
-/* The last errors, with time and kind. Pure: whoever adds one says when it was. */
+/* The last errors of a service, with time and kind. Pure: the caller passes the time. */
 #pragma once
 
 #include <stddef.h>
@@ -10,14 +10,15 @@
 struct box_arena;
 
 struct box_error_ring {
-	struct box_error_entry *entries[BOX_SERVICE_ERRORS_KEPT]; /* from `first` on, around */
+	struct box_error_entry
+		*entries[BOX_SERVICE_ERRORS_KEPT]; /* a ring that starts at `first` */
 	size_t first;
 	size_t count;
 };
 
 void box_error_ring_free(struct box_error_ring *ring);
 
-/* Adds an error, the oldest goes when there are too many. query_id: whose it was, may be empty. A
+/* Adds an error, replacing the oldest if the ring is full. query_id is the query's id and may be empty. A
  * long text is cut. */
 void box_error_ring_add(struct box_error_ring *ring, int64_t utc_us, const struct box_err *err,
 	struct box_str query_id);

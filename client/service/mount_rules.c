@@ -1,5 +1,5 @@
-/* Looks at folders of the host before they are asked for. The runtime judges them again, on what it
- * has opened: this is for an early and clear answer. */
+/* Checks host folders before they are sent. The runtime checks them again on the opened folders: this is only
+ * for an early and clear answer. */
 #include "client/service/mount_rules.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@ static const char *name_roots(struct box_arena *arena, const char *const *roots)
 {
 	struct box_buf names = box_buf(BOX_ERROR_TEXT_MAX);
 	for (size_t i = 0; roots[i]; i++) {
-		/* What passes the limit is cut from the message in any case. */
+		/* Text beyond the limit is cut from the message in any case. */
 		(void)box_buf_printf(&names, "%s%s", i > 0 ? ", " : "", roots[i]);
 	}
 	const char *text = box_arena_strndup(arena, names.len ? names.bytes : "", names.len);
@@ -94,7 +94,7 @@ int box_mount_rules_make_folder(
 	}
 }
 
-/* The real path of a member, or NULL in *ret_real when there is none. */
+/* The real path of a member; *ret_real is NULL if there is none. */
 static int check_path(struct box_arena *arena, const struct box_value *map,
 	const char *const *roots, const char **ret_real, struct box_err *err)
 {
@@ -102,7 +102,7 @@ static int check_path(struct box_arena *arena, const struct box_value *map,
 	struct box_str text;
 	struct stat about;
 	*ret_real = NULL;
-	/* What is no text the runtime refuses, in its own words. */
+	/* The runtime refuses a value that is not a text, in its own words. */
 	if (!value || value->type == BOX_NULL || box_fields_to_str(value, &text)) {
 		return 0;
 	}

@@ -120,7 +120,7 @@ static int lock(const struct box_fields *fields, struct box_str name, unsigned *
 				  box_fields_echo(fields->arena, name)));
 }
 
-/* A list of names, or one text with commas. The base's list counts only where there is none. */
+/* A list of names, or one text with commas. The base's list applies only if this one is missing. */
 static int read_locked(const struct box_fields *fields, const struct box_value *value, void *member)
 {
 	unsigned locked = 0;
@@ -170,7 +170,7 @@ static const struct box_profile *find_built_in(struct box_str name)
 	return NULL;
 }
 
-/* NULL, with the reason in fields->err, when there is none. */
+/* NULL, with the reason in fields->err, if it does not exist. */
 static const struct box_profile *find_base(
 	const struct box_fields *fields, const struct box_value *map)
 {
@@ -231,7 +231,7 @@ static int read_own(struct box_arena *arena, struct box_str name, const struct b
 		return box_fields_refuse(&fields, "", "a name has 1 to 64 bytes and no NUL");
 	}
 	if (map->type != BOX_MAP) {
-		return box_fields_refuse(&fields, "", "a profile is a map of its members");
+		return box_fields_refuse(&fields, "", "a profile must be a map");
 	}
 	const struct box_profile *base = find_base(&fields, map);
 	if (!base) {

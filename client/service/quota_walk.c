@@ -1,5 +1,5 @@
-/* The walk through a workspace. Whoever fills it may change it meanwhile: folders are opened below the
- * one that they were seen in, without following links, and each level is an open fd. */
+/* Walks through a workspace that its user may change meanwhile: folders are opened below the folder that they
+ * were listed in, without following links, and an fd stays open for each level. */
 #include "client/service/quota_walk.h"
 
 #include <dirent.h>
@@ -23,7 +23,7 @@ struct box_quota_walk {
 	DIR *folders[BOX_WORKSPACE_DEPTH_MAX];
 };
 
-/* Takes the fd. */
+/* Takes over the fd. */
 static int push(struct box_quota_walk *walk, int fd)
 {
 	DIR *folder = fdopendir(fd);
@@ -67,7 +67,7 @@ void box_quota_walk_close(struct box_quota_walk *walk)
 	free(walk);
 }
 
-/* Negative when it is there and cannot be read. */
+/* Negative if the folder exists and cannot be read. */
 static int enter(struct box_quota_walk *walk, int parent, const char *name)
 {
 	if (walk->depth == BOX_WORKSPACE_DEPTH_MAX) {
@@ -76,7 +76,7 @@ static int enter(struct box_quota_walk *walk, int parent, const char *name)
 	}
 	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0) {
-		/* It has gone, or become something else, which is too small to matter. */
+		/* It was removed, or replaced by something that is too small to matter. */
 		return errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? 0 : -errno;
 	}
 	return push(walk, fd);

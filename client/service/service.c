@@ -24,7 +24,7 @@
 #include "client/service/service_status.h"
 
 enum phase {
-	JOB_LOCAL_STATUS, /* a status without the runtime, given with the next step */
+	JOB_LOCAL_STATUS, /* a status without the runtime, answered in the next step */
 	JOB_BEFORE,       /* the workspace is measured */
 	JOB_SENT,         /* the runtime has the request */
 	JOB_AFTER,        /* the workspace is measured again */
@@ -43,7 +43,7 @@ struct job {
 	struct box_value answer;
 	struct box_str query_id;
 	struct box_quota_walk *walk;
-	struct box_err *err; /* JOB_CLEAN_UP: the result when that is done */
+	struct box_err *err; /* JOB_CLEAN_UP: the result once that is done */
 	int64_t seq_id;      /* of the request on the line */
 	box_client_answered *answered;
 	void *arg;
@@ -93,7 +93,7 @@ static void job_free(struct job *job)
 	free(job);
 }
 
-/* Without a callback. */
+/* Frees the job without calling back. */
 static void drop_job(struct job *job)
 {
 	unlink_job(job);
@@ -121,7 +121,7 @@ static void finish(struct job *job, const struct box_value *data, const struct b
 
 /* --- measuring --- */
 
-/* 1 when the walk has begun, 0 when there is nothing to measure. */
+/* 1 if a walk has started, 0 if there is nothing to measure. */
 static int begin_walk(struct job *job, struct box_err *err)
 {
 	if (!job->spec.folder) {
@@ -196,7 +196,7 @@ static int send_job(struct job *job, struct box_err *err)
 		exec_answered, job, &job->seq_id, err);
 }
 
-/* Compares what was found with the quota, and goes to the next phase. */
+/* Compares the result with the quota, and enters the next phase. */
 static void end_walk(struct job *job, const struct box_quota_walk_found *found)
 {
 	bool before = job->phase == JOB_BEFORE;
@@ -315,7 +315,7 @@ static struct job *job_new(struct box_service *service, box_client_answered *ans
 	return job;
 }
 
-/* The new job is counted already. */
+/* The new job is already counted. */
 static int check_room(const struct box_service *service, struct box_err *err)
 {
 	return service->job_count <= BOX_SERVICE_JOBS_MAX
@@ -412,7 +412,7 @@ void box_service_cancel(struct box_service *service, int64_t id)
 		return;
 	}
 	if (job->phase == JOB_CLEAN_UP) {
-		job->answered = NULL; /* the session is removed all the same */
+		job->answered = NULL; /* the session is removed nevertheless */
 		return;
 	}
 	if (job->phase == JOB_SENT) {
@@ -565,7 +565,7 @@ int box_service_explain(struct box_service *service, const struct box_service_ru
 	return r;
 }
 
-/* --- a loop --- */
+/* --- for an event loop --- */
 
 int box_service_fd(const struct box_service *service)
 {
@@ -608,7 +608,7 @@ int box_service_wait(struct box_service *service, int timeout_ms)
 	return 0;
 }
 
-/* What to wait for: that *done is set; or, when `done` is NULL, that the line is up, or with `once` has
+/* What to wait for: that *done is set; or, if `done` is NULL, that the line is up or, with `once`, has
  * failed. */
 struct until {
 	const bool *done;

@@ -1,5 +1,5 @@
-/* Reads the service's part of the configuration. Paths and limits are read by the runtime's own reader,
- * so that both mean the same. */
+/* Reads the service's part of the configuration. Paths and limits are read by the runtime's own reader, so
+ * that they mean the same on both sides. */
 #include "client/service/service_config.h"
 
 #include <errno.h>
@@ -39,7 +39,7 @@ static bool is_on(const struct box_value *value)
 	}
 }
 
-/* A text without white space at the ends, NULL when there is none. */
+/* A text without white space at its ends; NULL if there is none. */
 static int read_text(struct box_arena *arena, const struct box_value *section, const char *within,
 	const char *name, const char **ret_text, struct box_err *err)
 {
@@ -59,7 +59,7 @@ static int read_text(struct box_arena *arena, const struct box_value *section, c
 	return 0;
 }
 
-/* 1 and a whole number in the range, 0 when none is there. */
+/* 1 and a whole number in the range, 0 if there is none. */
 static int read_count(const struct box_value *section, const char *within, const char *name,
 	int64_t least, int64_t most, int64_t *ret_count, struct box_err *err)
 {
@@ -89,7 +89,7 @@ static int read_template(struct box_arena *arena, const struct box_value *local,
 	return r;
 }
 
-/* LangBot's own member, beside its `box` section: it counts before ours. */
+/* LangBot's own member, beside its `box` section, which takes precedence over ours. */
 static int read_forced(struct box_arena *arena, const struct box_value *system,
 	struct box_service_config *config, struct box_err *err)
 {
@@ -121,7 +121,7 @@ static int read_forced(struct box_arena *arena, const struct box_value *system,
 	return 0;
 }
 
-/* The `box` section, in LangBot's whole configuration or as it is, without what is beside it. */
+/* The `box` section: from LangBot's whole configuration, or the map itself. */
 static struct box_value section_of(struct box_arena *arena, const struct box_value *map)
 {
 	const struct box_value *section = box_map_get(map, "box");

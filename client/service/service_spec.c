@@ -56,7 +56,7 @@ static int name_session(struct build *build, struct box_err *err)
 	return 0;
 }
 
-/* Where both sides see the same folders, they are checked here; else by the runtime alone. */
+/* Checks folders here if both sides see the same ones; otherwise only the runtime checks them. */
 static int choose_folders(struct build *build, struct box_err *err)
 {
 	struct box_value *spec = &build->made.spec;

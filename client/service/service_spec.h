@@ -1,5 +1,5 @@
-/* What is sent to the runtime for a run, and what the caller gets of its answer. Pure, except that folders are
- * looked at where both sides share a file system. */
+/* Builds what is sent to the runtime for a run, and the caller's answer. Pure, except that folders are checked
+ * if both sides share a file system. For service.c. */
 #pragma once
 
 #include "client/service.h"
@@ -8,9 +8,9 @@
 
 struct box_service_spec {
 	struct box_value spec;
-	struct box_value notes; /* a list of texts: what was asked for and is not done */
+	struct box_value notes; /* a list of texts: what was requested and is not done */
 	const char *session_id;
-	const char *folder; /* that is measured against the quota, or NULL */
+	const char *folder; /* the folder that is measured against the quota, or NULL */
 	struct box_quota_walk_limits quota;
 };
 

@@ -1,5 +1,5 @@
-/* Reads templates one piece at a time, puts in what the query says, and makes the result safe by the
- * runtime's own rule for session ids (runtime/tenant.c). */
+/* Expands templates piece by piece with the attributes of a query, and makes the result safe by the runtime's
+ * own rule for session ids (runtime/tenant.c). */
 #include "client/service/session_template.h"
 
 #include <errno.h>
@@ -48,8 +48,8 @@ static int read_name(
 	}
 	if (*p != '}') {
 		return refuse(template,
-			*p == '\0' || *p == '{' ? "a \"{\" has no \"}\""
-						: "only {name} may stand in braces",
+			*p == '\0' || *p == '{' ? "\"{\" without \"}\""
+						: "only {name} is allowed in braces",
 			err);
 	}
 	if (p == start || (*start >= '0' && *start <= '9')) {
@@ -78,7 +78,7 @@ static int next_piece(
 		return r < 0 ? r : 1;
 	}
 	if (*p == '}') {
-		return refuse(template, "a \"}\" has no \"{\"", err);
+		return refuse(template, "\"}\" without \"{\"", err);
 	}
 	size_t len = strcspn(p, "{}");
 	*ret_piece = (struct piece){{p, len}, false};
@@ -101,7 +101,7 @@ int box_session_template_check(const char *template, struct box_err *err)
 	return r;
 }
 
-/* --- what a query says --- */
+/* --- attributes of a query --- */
 
 static int refuse_unknown(struct box_arena *arena, struct box_str name,
 	const struct box_value *query, struct box_err *err)
@@ -118,7 +118,7 @@ static int refuse_unknown(struct box_arena *arena, struct box_str name,
 			twice = twice || box_str_eq(one, known[j]);
 		}
 		if (!twice) {
-			/* What passes the limit would be cut from the message in any case. */
+			/* Text beyond the limit would be cut from the message in any case. */
 			(void)box_buf_printf(&names, ", %s", box_fields_echo(arena, one));
 		}
 	}
@@ -139,7 +139,7 @@ static bool is_known(struct box_str name)
 	return false;
 }
 
-/* The value of an attribute as text, empty when it has none. */
+/* The value of an attribute as text; empty if it has none. */
 static int find_attribute(struct box_arena *arena, struct box_str name,
 	const struct box_value *query, struct box_str *ret_text, struct box_err *err)
 {
@@ -162,14 +162,14 @@ static int find_attribute(struct box_arena *arena, struct box_str name,
 	}
 	if (value->type != BOX_STR) {
 		return box_err_set(err, BOX_ERR_VALIDATION, EINVAL,
-			"session id template: attribute {%s} is a %s and no text", key,
+			"session id template: attribute {%s} is a %s, not a text", key,
 			box_type_name(value->type));
 	}
 	*ret_text = box_str_strip(value->str);
 	return 0;
 }
 
-/* 1 when every attribute has a value, else 0. */
+/* 1 if every attribute has a value, otherwise 0. */
 static int expand(struct box_arena *arena, const char *template, const struct box_value *query,
 	struct box_buf *out, struct box_err *err)
 {
@@ -187,7 +187,7 @@ static int expand(struct box_arena *arena, const char *template, const struct bo
 			whole = whole && text.len > 0;
 		}
 		if (box_buf_append(out, text.bytes, text.len) < 0) {
-			return refuse(template, "what it gives is too long", err);
+			return refuse(template, "the result is too long", err);
 		}
 	}
 	return r < 0 ? r : whole;
@@ -286,7 +286,7 @@ int box_session_template_make_id(struct box_arena *arena,
 		r = find_attribute(arena, box_str("query_id"), query, &id, err);
 		if (r == 0 && id.len == 0) {
 			r = refuse(template,
-				"the query lacks what it asks for, and has no query_id", err);
+				"the query has neither these attributes nor a query_id", err);
 		}
 	}
 	return r < 0 ? r : box_session_template_clean_id(arena, id, ret_id, err);

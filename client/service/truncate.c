@@ -1,4 +1,4 @@
-/* Cuts output in its middle: what a command says first and last tells most. */
+/* Cuts the middle out of long output: the beginning and the end of a command's output matter most. */
 #include "client/service/truncate.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 #define NOTICE "\n\n... [%zu characters truncated] ...\n\n"
 #define NOTICE_SIZE 80
-#define HEAD_TENTHS 6 /* the rest is the tail's */
+#define HEAD_TENTHS 6 /* the rest is for the tail */
 
 static size_t count_chars(struct box_str text)
 {
@@ -20,8 +20,8 @@ static size_t count_chars(struct box_str text)
 	return count;
 }
 
-/* The notice for what is dropped when it stands in the text itself: the more digits it has, the more
- * is dropped. Returns how many characters are kept, 0 when the notice alone is too long. */
+/* Writes the notice for a text: the more digits its number has, the more text must be dropped. Returns how
+ * many characters of the text stay, 0 if the notice alone is too long. */
 static size_t fit_notice(size_t total, size_t chars_max, char notice[NOTICE_SIZE])
 {
 	size_t kept = chars_max;

@@ -1,4 +1,4 @@
-/* Long output, cut for a reader that has little room. Pure. */
+/* Cuts long output for a reader with limited room, such as a language model. Pure. For service_spec.c. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,9 +8,9 @@
 
 struct box_arena;
 
-/* The text itself when it has no more than chars_max characters (code points): false. Else its head
- * and its tail with a line between them that says how many characters are missing, together no more
- * than chars_max: true. A limit that has no room for that line leaves the start of the line, or
- * nothing. A character is never split. */
+/* False and the text itself if it has no more than chars_max characters (code points). Otherwise true and its
+ * head and tail with a line between them that says how many characters are missing, together no more than
+ * chars_max. If the limit is too small for that line, only its start is returned, or nothing. A character is
+ * never split. */
 bool box_truncate(
 	struct box_arena *arena, struct box_str text, size_t chars_max, struct box_str *ret_text);

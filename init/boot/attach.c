@@ -1,7 +1,7 @@
-/* Owns the walk to a mount point. Each component is opened by itself and never through a link:
- * what is in writable folders was made by commands. What is missing is made: in the root, which
- * nobody can write to by its path, through an fd of its own; elsewhere with the ids of commands,
- * so that we can do there only what they could. */
+/* Attaches mounts to their mount points. Each component of a path is opened on its own and never through a
+ * link, because commands may have created what is in writable folders. Missing components are created: in the
+ * root, which nobody can write to by its path, through an fd of its own; elsewhere with the ids of commands,
+ * so that we can only create there what commands could. Called by the mounter. */
 #include "init/boot/attach.h"
 
 #include <errno.h>
@@ -19,10 +19,10 @@
 
 #define FOLDER_FLAGS (O_PATH | O_DIRECTORY | O_NOFOLLOW)
 
-/* Where a walk has come to. */
+/* The folder that a walk has reached. */
 struct place {
-	int fd;   /* as commands see it */
-	int back; /* the same in the root's own fd, or -1 outside of the root's file system */
+	int fd; /* as commands see it */
+	int back; /* the same folder through the root's own fd, or -1 outside the root's file system */
 };
 
 static void close_place(struct place *place)
@@ -39,7 +39,7 @@ static int make_one(int fd, const char *name, bool folder)
 	return mknodat(fd, name, S_IFREG | 0644, 0) < 0 && errno != EEXIST ? -errno : 0;
 }
 
-/* The file system ids alone: they decide over files, and going back needs no lost capability. */
+/* Changes only the file system ids: they decide about files, and changing back needs no lost capability. */
 static int make_as_payload(const struct box_attach *attach, int fd, const char *name, bool folder)
 {
 	if (attach->same) {
@@ -58,13 +58,13 @@ static int make_missing(
 {
 	if (place->back >= 0) {
 		int r = make_one(place->back, name, folder);
-		/* A folder of the commands in a root that they may write to. */
+		/* A folder of the payload in a root that it may write to. */
 		return r == -EACCES ? make_as_payload(attach, place->back, name, folder) : r;
 	}
 	return make_as_payload(attach, place->fd, name, folder);
 }
 
-/* Goes to the same folder by the root's own fd. Where something is mounted the two part. */
+/* Goes to the same folder through the root's own fd. Where something is mounted, both fds differ. */
 static int follow(int back, const char *name, struct place *place)
 {
 	struct stat here;
@@ -82,7 +82,7 @@ static int follow(int back, const char *name, struct place *place)
 	return 0;
 }
 
-/* One component further. `folder`: what the last one must be, all others are folders. */
+/* Goes one component further. `folder`: what the last one must be; all others are folders. */
 static int step(const struct box_attach *attach, struct place *place, const char *name, bool last,
 	bool folder)
 {
@@ -108,7 +108,7 @@ static int step(const struct box_attach *attach, struct place *place, const char
 	return 0;
 }
 
-/* Asked before anything is made on the way: nothing, one dot or two between slashes are refused. */
+/* Checked before anything is created on the way: empty components, "." and ".." are refused. */
 static bool is_plain(const char *path)
 {
 	for (const char *slash = path; slash; slash = strchr(slash + 1, '/')) {
@@ -120,7 +120,7 @@ static bool is_plain(const char *path)
 	return true;
 }
 
-/* Writes NULs over the slashes of the path, and puts them back. */
+/* Replaces the slashes of the path by NULs, and puts them back. */
 static int walk(const struct box_attach *attach, char *path, bool folder, struct place *place)
 {
 	for (char *name = path + 1;;) {
@@ -152,14 +152,18 @@ static int attach_one(const struct box_attach *attach, int mount_fd, char *path)
 	}
 	struct place place = {.fd = open("/", FOLDER_FLAGS | O_CLOEXEC), .back = -1};
 	int r = place.fd < 0 ? -errno : follow(attach->root_fd, ".", &place);
-	r = r < 0 ? r : walk(attach, path, S_ISDIR(source.st_mode), &place);
+	if (r == 0) {
+		r = walk(attach, path, S_ISDIR(source.st_mode), &place);
+	}
 	if (r == 0 && fstat(place.fd, &target) < 0) {
 		r = -errno;
 	}
 	if (r == 0 && S_ISLNK(target.st_mode)) {
 		r = -ELOOP;
 	}
-	r = r < 0 ? r : box_fsmount_attach_at(mount_fd, place.fd);
+	if (r == 0) {
+		r = box_fsmount_attach_at(mount_fd, place.fd);
+	}
 	close_place(&place);
 	return r;
 }

@@ -1,6 +1,6 @@
-/* Owns the order in which PID 1 gives up what it was given: the list `steps`. It ends behind the
- * filter and the Landlock domain of the commands, so that starting one costs a clone and an exec;
- * of its capabilities it keeps what changes to the ids of commands and ends them. */
+/* Owns the order in which PID 1 gives up its privileges: the list `steps`. At the end it is confined by the
+ * same filter and Landlock domain as commands, so that starting a command costs only a clone and an exec; of
+ * its capabilities it keeps those for changing to the ids of commands and for killing them. */
 #include "init/boot/boot.h"
 
 #include <errno.h>
@@ -81,9 +81,8 @@ static int add_rules(int ruleset, const int *fds, size_t fd_count)
 	return 0;
 }
 
-/* Signals and abstract sockets are not restricted: the pid and network namespaces keep them inside,
- * and commands with mounts have a domain of their own, which would cut them off from the others and
- * from us. */
+/* Signals and abstract sockets are not restricted: the pid and network namespaces isolate them, and commands
+ * with mounts have a domain of their own, which would cut them off from the other commands and from us. */
 int box_boot_enter_landlock(const int *fds, size_t fd_count)
 {
 	if (boot.facts.landlock_abi == 0) {
@@ -161,7 +160,7 @@ static int read_boot(void)
 	return 0;
 }
 
-/* The box's own: commands inherit them. */
+/* The box's own devices; commands inherit them. */
 static int open_stdio(void)
 {
 	int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -181,10 +180,10 @@ static int hide(void)
 	return prctl(PR_SET_DUMPABLE, 0L, 0L, 0L, 0L) < 0 ? -errno : 0;
 }
 
-/* What is ignored stays ignored in commands. */
+/* A signal that is ignored would stay ignored in commands. */
 static int reset_signals(void)
 {
-	/* The call itself, with zeros for the default: the C library keeps some numbers for itself.
+	/* A raw system call, with zeros for the default: the C library reserves some numbers for itself.
 	 * SIGKILL and SIGSTOP have no action. */
 	static const unsigned long action[4];
 	for (int number = 1; number <= SIGNAL_MAX; number++) {
@@ -194,7 +193,7 @@ static int reset_signals(void)
 	return chdir("/") < 0 ? -errno : 0;
 }
 
-/* With one id there may be no right to do so; then there is no capability to be had either. */
+/* If only one id is mapped, this right may be missing; then no capability can be gained either. */
 static int missing_right(void)
 {
 	return errno == EPERM && boot.facts.same_uid ? 0 : -errno;
@@ -211,7 +210,7 @@ static int drop_bounding_set(void)
 	return prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0L, 0L, 0L) < 0 ? -errno : 0;
 }
 
-/* A root without capabilities gets none by exec. That a change of the uid clears them stays so. */
+/* An exec then gives root no capabilities. A change of the uid still clears them. */
 static int lock_secure_bits(void)
 {
 	unsigned long bits = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_CAP_AMBIENT_RAISE |
@@ -230,7 +229,7 @@ static int enter_landlock(void)
 	return box_boot_enter_landlock(NULL, 0);
 }
 
-/* What a command opens by /dev/stdout is a pipe of ours: it must belong to the payload. */
+/* What a command opens through /dev/stdout is a pipe of ours: the pipe must belong to the payload. */
 static void make_files_as_payload(void)
 {
 	if (!boot.facts.same_uid) {
@@ -246,8 +245,8 @@ static int drop_capabilities(void)
 	return box_caps_keep(boot.facts.same_uid ? 0 : keep);
 }
 
-/* In the order of enum box_init_boot_step. The filter is last: what is before it needs calls that
- * it refuses. */
+/* In the order of enum box_init_boot_step. The filter is last, because the earlier steps need calls that it
+ * refuses. */
 static int (*const steps[])(void) = {
 	read_boot,
 	open_stdio,
@@ -270,8 +269,8 @@ _Static_assert(
 
 int box_boot_run(uint32_t *ret_step)
 {
-	/* People, and tests, tell a box that waits for its order from one in use by this name. */
-	(void)prctl(PR_SET_NAME, "box-blank", 0L, 0L, 0L);
+	/* This name lets people and tests distinguish a waiting warm box from one in use. */
+	(void)prctl(PR_SET_NAME, "box-warm", 0L, 0L, 0L);
 	for (uint32_t i = 0; i < BOX_COUNT_OF(steps); i++) {
 		int r = steps[i]();
 		if (r < 0) {
@@ -279,7 +278,7 @@ int box_boot_run(uint32_t *ret_step)
 			return r;
 		}
 	}
-	/* The mounter has its own. */
+	/* The mounter has a mapping of its own. */
 	void *bytes = (void *)(uintptr_t)((const char *)boot.rules - sizeof(boot.facts));
 	(void)munmap(bytes, boot.mapped_size);
 	boot.rules = NULL;

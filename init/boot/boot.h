@@ -1,4 +1,4 @@
-/* From exec to the loop: what box-init does to itself, in order. */
+/* The boot of box-init: the steps from exec to the event loop, in order. Called by main.c. */
 #pragma once
 
 #include <linux/filter.h>
@@ -19,14 +19,14 @@ struct box_boot {
 /* 0, or -errno with the step that failed. */
 int box_boot_run(uint32_t *ret_step);
 
-/* Tells the one who waits, and closes the report fd. */
+/* Reports the result to the waiting parent, and closes the report fd. */
 void box_boot_report(uint32_t step, int errnum);
 
-/* What is known of the box; the mounter fences single commands with it. */
+/* The facts of the boot file; the mounter confines single commands with them. */
 const struct box_boot *box_boot_facts(void);
 
-/* Landlock by the rules of the box and, for writing, below `fds`. Does nothing on an ABI of 0. */
+/* Landlock with the rules of the box and, for writing, below `fds`. Does nothing if the ABI is 0. */
 int box_boot_enter_landlock(const int *fds, size_t fd_count);
-/* The filter of commands, and that of the mounter. Each does nothing where there is none. */
+/* The seccomp filter of commands, and the mounter's. Each does nothing if there is none. */
 int box_boot_install_filter(void);
 int box_boot_install_mounter_filter(void);

@@ -7,10 +7,10 @@
 /* A boot step: waits for the order. -EOWNERDEAD if boxd has closed the socket. */
 int box_boot_await_order(void);
 
-/* Whether the order said that the workspace has a quota. */
+/* Whether the order announced a quota for the workspace. */
 bool box_boot_wants_quota(void);
 
-/* In a forked process that does not wait for it. */
+/* For a forked process that does not wait for the order. */
 void box_boot_close_order(void);
 
 /* A boot step: attaches the workspace that arrived with the order, if the boot file announced one. */

@@ -574,7 +574,9 @@ static int run_watch(struct box_file_job *job)
 		r = read_events();
 		if (out_size > 0) {
 			int flushed = flush();
-			r = r < 0 ? r : flushed;
+			if (r == 0) {
+				r = flushed;
+			}
 		}
 	}
 	return r;

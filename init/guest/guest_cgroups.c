@@ -49,13 +49,13 @@ static int make_folder(int parent, const char *name)
 	return mkdirat(parent, name, 0700) < 0 ? -errno : open_folder(parent, name);
 }
 
-/* Without the cgroups below: they have files of their own. */
+/* Counts without the cgroups below, which have files of their own. */
 static int open_events(int cgroup)
 {
 	return openat(cgroup, "memory.events.local", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-/* A controller that this kernel lacks is noticed when a limit is written. */
+/* If this kernel lacks a controller, writing a limit will fail. */
 static int fill(int tree, int box, uint32_t pids, int *ret_events)
 {
 	(void)write_file(tree, "cgroup.subtree_control", "+memory");
@@ -64,7 +64,7 @@ static int fill(int tree, int box, uint32_t pids, int *ret_events)
 	if (r < 0) {
 		return r == -ENOENT || r == -EACCES ? -EOPNOTSUPP : r;
 	}
-	/* Before a process enters it: after that it could no longer have cgroups below. */
+	/* Before a process enters it, because after that it could have no child cgroups. */
 	(void)write_file(box, "cgroup.subtree_control", "+memory");
 	_cleanup_(box_close_p) int rest = make_folder(box, "rest");
 	r = rest < 0 ? rest : write_file(rest, "cgroup.procs", "0");
@@ -94,7 +94,7 @@ static void make_name(uint32_t index, char name[BOX_NUMBER_SIZE + 1])
 	box_number_put(name + 1, index, 10);
 }
 
-/* Removes empty cgroups. The first free index, or CGROUPS_MAX. */
+/* Removes empty cgroups. Returns the first free index, or CGROUPS_MAX. */
 static uint32_t free_index(int box)
 {
 	uint32_t first = CGROUPS_MAX;
@@ -109,7 +109,7 @@ static uint32_t free_index(int box)
 	return first;
 }
 
-/* Its cgroup.procs, or -errno. On lack of memory all its processes are killed together. */
+/* Returns its cgroup.procs, or -errno. When memory runs out, all its processes are killed together. */
 static int limit(int cgroup, uint64_t memory_mib, int *ret_events)
 {
 	int r = write_number(cgroup, "memory.max", memory_mib * MIB);

@@ -1,5 +1,5 @@
-/* Owns the order in which a microVM becomes a box: the list `steps`. As soon as there is a connection
- * the host hears what goes wrong. */
+/* Owns the order in which a microVM becomes a box: the list `steps`. Once connected, it reports failures to the
+ * host. */
 #include "init/guest/microvm_boot.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@
 #include "init/guest/root_build.h"
 #include "protocol/microvm.h"
 
-#define FD_FLOOR 16 /* fds are moved beyond the places that they go to */
+#define FD_FLOOR 16 /* fds are first moved above their final numbers */
 #define BOOT_SIZE_MAX (16U * 1024 * 1024)
 #define HEARD_MS 5000
 #define CONNECT_TIMEOUT \
@@ -39,7 +39,7 @@
 
 static struct box_microvm_parts parts;
 static struct box_init_boot facts;
-static char *boot_bytes; /* of our own copy */
+static char *boot_bytes; /* in our own copy */
 static size_t boot_size;
 static int boot_fd = -1;
 static int stream = -1;
@@ -53,7 +53,7 @@ bool box_microvm_boot_is_due(void)
 		fcntl(BOX_INIT_CONTROL_FD, F_GETFD) < 0 && access(BOX_MICROVM_BOOT, R_OK) == 0;
 }
 
-/* Takes the fd. It or -errno. */
+/* Takes over the fd. Returns the moved fd, or -errno. */
 static int move_up(int fd)
 {
 	int moved = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, FD_FLOOR);
@@ -62,8 +62,8 @@ static int move_up(int fd)
 	return r;
 }
 
-/* A kernel that finds no console leaves us without standard fds, and others would take their
- * places. The boot of every box puts something better there. */
+/* A kernel without a console starts us without standard fds, and other fds would get their numbers. The
+ * common boot steps later put the right files there. */
 static int fill_standard_fds(void)
 {
 	int fd;
@@ -89,7 +89,7 @@ static int copy_boot_file(int from)
 	return 0;
 }
 
-/* Into memory: the file itself goes with the root that it is in. */
+/* Copies the file into memory, because it disappears with its root. */
 static int read_boot_file(void)
 {
 	int r = fill_standard_fds();
@@ -111,7 +111,10 @@ static int read_boot_file(void)
 		return -errno;
 	}
 	r = copy_boot_file(from);
-	r = r < 0 ? r : box_microvm_find_parts(boot_bytes, boot_size, &parts);
+	if (r < 0) {
+		return r;
+	}
+	r = box_microvm_find_parts(boot_bytes, boot_size, &parts);
 	if (r == 0) {
 		memcpy(&facts, boot_bytes, sizeof(facts));
 		facts.workspace_path[sizeof(facts.workspace_path) - 1] = '\0';
@@ -124,7 +127,7 @@ static int put_at(int fd, int place)
 	return dup2(fd, place) < 0 ? -errno : 0;
 }
 
-/* Nothing listens in here; this is the one way in and out. */
+/* The only connection to the host; nothing listens in the guest. */
 static int connect_host(void)
 {
 	struct sockaddr_vm host = {
@@ -132,7 +135,7 @@ static int connect_host(void)
 		.svm_cid = VMADDR_CID_HOST,
 		.svm_port = BOX_MICROVM_PORT,
 	};
-	/* The kernel's own patience is too short for a busy host. */
+	/* The kernel's default timeout is too short for a busy host. */
 	const struct timeval patience = {.tv_sec = parts.boot.deadline_ms / 1000 + 1};
 	stream = move_up(socket(AF_VSOCK, SOCK_STREAM | SOCK_CLOEXEC, 0));
 	if (stream < 0) {
@@ -146,7 +149,7 @@ static int connect_host(void)
 	return r < 0 ? r : put_at(stream, BOX_INIT_REPORT_FD);
 }
 
-/* The order is older than we are. */
+/* The clock must not be earlier than the order, which was made before the guest started. */
 static int set_clock(void)
 {
 	uint64_t least = parts.order.realtime_ns;
@@ -170,8 +173,8 @@ static int start_helper(void)
 	return box_priv_helper_start(&box_priv_helper_of_microvm);
 }
 
-/* A kernel without cgroups can still count the processes of the payload. Where they are counted
- * together, what the kernel makes of the guest's memory must not count them first. */
+/* Without cgroups, RLIMIT_NPROC limits the payload's processes instead. With cgroups it is lifted, because its
+ * default, which the kernel derives from the guest's memory, may be lower than the limit of the box. */
 static int make_groups(void)
 {
 	int events = -1;
@@ -179,7 +182,7 @@ static int make_groups(void)
 	if (box == -EOPNOTSUPP) {
 		return parts.boot.pids ? limit(RLIMIT_NPROC, parts.boot.pids) : 0;
 	}
-	/* Without them, what runs out of memory is told as killed, as by anyone. */
+	/* Without them, a process killed for lack of memory is reported as killed, without a reason. */
 	box_memory_kills_watch(events < 0 ? -1 : move_up(events));
 	int r = box < 0 ? box : box_priv_helper_give_cgroups(box);
 	return r < 0 || !parts.boot.pids ? r : limit(RLIMIT_NPROC, RLIM_INFINITY);
@@ -222,7 +225,7 @@ static int set_network(void)
 
 /* --- handing over --- */
 
-/* The order, as boxd would send it: on a socket that says nothing more. */
+/* Sends the order as boxd would, on a socket that carries nothing else. */
 static int send_order(int to)
 {
 	char order = (char)parts.order.order;
@@ -258,7 +261,7 @@ static int put_place(void)
 	return place < 0 ? place : put_at(place, BOX_INIT_WORKSPACE_FD);
 }
 
-/* The boot file was written for the host's kernel. */
+/* Adapts Landlock to this kernel: the boot file was written for the host's. */
 static void fit_landlock(void)
 {
 	uint32_t own = box_landlock_abi();
@@ -272,9 +275,15 @@ static int hand_over(void)
 {
 	fit_landlock();
 	int r = put_order();
-	r = r < 0 ? r : put_place();
-	r = r < 0 ? r : put_at(boot_fd, BOX_INIT_BOOT_FD);
-	r = r < 0 ? r : put_at(writable, BOX_INIT_ROOT_FD);
+	if (r == 0) {
+		r = put_place();
+	}
+	if (r == 0) {
+		r = put_at(boot_fd, BOX_INIT_BOOT_FD);
+	}
+	if (r == 0) {
+		r = put_at(writable, BOX_INIT_ROOT_FD);
+	}
 	box_close_p(&boot_fd);
 	box_close_p(&writable);
 	box_close_p(&stream);
@@ -299,7 +308,7 @@ static int (*const steps[])(void) = {
 _Static_assert(BOX_COUNT_OF(steps) == BOX_MICROVM_STEP_END_ - BOX_MICROVM_STEP_READ,
 	"every step has a number");
 
-/* On the console, of which the host keeps the last lines: the report may have no way out. */
+/* Writes to the console, whose last lines the host keeps, because the report may be unsendable. */
 static void say(uint32_t step, int errnum)
 {
 	static const char before[] = "box-init: cannot ";
@@ -323,9 +332,8 @@ int box_microvm_boot_run(uint32_t *ret_step)
 	for (uint32_t i = 0; i < BOX_COUNT_OF(steps); i++) {
 		int r = steps[i]();
 		if (r < 0) {
-			*ret_step = steps[i] == make_root
-				? BOX_MICROVM_STEP_ROOT_STEP + failed_step
-				: BOX_MICROVM_STEP_READ + i;
+			*ret_step = steps[i] == make_root ? BOX_MICROVM_STEP_ROOT_STEP + failed_step
+							  : BOX_MICROVM_STEP_READ + i;
 			say(*ret_step, -r);
 			return r;
 		}
@@ -338,8 +346,8 @@ int box_microvm_boot_run(uint32_t *ret_step)
 
 /* --- the end --- */
 
-/* What we have written is the host's when it closes its side; the end of the machine may be quicker
- * than what is on its way. */
+/* Waits until the host has closed its side and thus has everything that we sent: otherwise the machine may end
+ * before that has arrived. */
 static void wait_for_host(void)
 {
 	char ignored[256];
@@ -354,9 +362,9 @@ _Noreturn void box_microvm_boot_end(bool heard)
 	if (heard) {
 		wait_for_host();
 	}
-	/* Before the boot it is our own right; afterwards the privileged helper has it. */
+	/* Before the boot we can do it ourselves; afterwards only the privileged helper can. */
 	box_priv_helper_of_microvm.end();
 	box_priv_helper_end_microvm();
-	/* The kernel does not outlive its PID 1 either. */
+	/* The kernel panics when its PID 1 ends, which also ends the guest. */
 	_exit(1);
 }

@@ -1,4 +1,4 @@
-/* What the boot file leaves to the guest: ids, attributes of mounts, and which process has the trees. */
+/* Converts the boot file's root steps to those of base/root_builder.c, adding the guest's own ids and mounts. */
 #include "init/guest/root_build.h"
 
 #include <errno.h>
@@ -33,11 +33,11 @@ static uint64_t attributes_of(const struct box_root_step *step)
 		(step->flags & BOX_ROOT_STEP_READ_ONLY ? MOUNT_ATTR_RDONLY : 0);
 }
 
-/* No limits of inotify: this kernel is the box's own. */
+/* Without limits of inotify, because this kernel is the box's own. */
 static struct box_root_builder_step step_of(
 	const struct box_root_build *build, const struct box_root_step *step)
 {
-	/* Terminals are the payload's, whichever process of the box opens them. */
+	/* Terminals belong to the payload, whichever process of the box opens them. */
 	bool payload = (step->flags & BOX_ROOT_STEP_OF_PAYLOAD) || step->kind == BOX_ROOT_STEP_PTS;
 	return (struct box_root_builder_step){
 		.kind = kinds[step->kind],
@@ -88,7 +88,7 @@ static int run_step(const struct box_root_build *build, const struct box_root_st
 						: box_root_builder_run_step(root, &step);
 }
 
-/* Those of a boot file are not aligned: each is copied. */
+/* The steps in a boot file are not aligned, so each is copied. */
 static int run_steps(
 	const struct box_root_build *build, int *root, int *writable, uint32_t *ret_step)
 {

@@ -1,7 +1,7 @@
-/* The interface that every backend implements: it makes boxes and runs commands in them.
+/* The interface that every backend implements: it makes boxes and runs commands in them. Called by sessions.
  *
  * Sessions, limits and names are decided above it. Nothing here blocks: each operation takes a `done` that is called
- * exactly once, never from inside the call that began it. After an exec was cancelled it is not called at all.
+ * exactly once, never from inside the call that started it; after an exec was cancelled it is not called at all.
  */
 #pragma once
 
@@ -17,7 +17,7 @@ struct box_backend_file_request;
 struct box_file_events;
 struct box_file_outcome;
 struct box_backend_process_ops;
-struct box_backend_box; /* one living box */
+struct box_backend_box; /* one running box */
 struct box_backend_op;  /* one operation under way */
 
 enum box_backend_end_reason {
@@ -37,7 +37,7 @@ struct box_backend_exec_outcome {
 	uint64_t out_discarded; /* bytes clipped */
 	uint64_t err_discarded;
 	uint64_t duration_ms;
-	uint64_t room_bytes; /* of a workspace with a quota, at the end; 0: not known */
+	uint64_t room_bytes; /* free space in a workspace with a quota, at the end; 0: unknown */
 	uint64_t used_bytes;
 	bool full;
 };
@@ -57,25 +57,25 @@ typedef void box_backend_input_done(void *arg, const struct box_err *err);
 /* Events of a live command before its `done`, which then has no output. */
 struct box_backend_stream_events {
 	void (*started)(void *arg);
-	/* Bytes as they came, valid during the call. No more come than there is credit for. */
+	/* Bytes as they arrive, valid during the call, and never more than the credit allows. */
 	void (*output)(void *arg, bool is_stderr, struct box_str bytes);
 };
 
 struct box_backend_stream {
 	const struct box_backend_stream_events *events;
-	uint16_t rows; /* of a terminal for it, or 0: pipes */
+	uint16_t rows; /* the size of its terminal; 0: pipes */
 	uint16_t columns;
-	bool has_stdin;       /* else it is empty */
+	bool has_stdin;       /* otherwise stdin is empty */
 	bool keep_on_timeout; /* the session; the backend does not look at it */
 	/* At its timeout it gets SIGTERM, and SIGKILL after this time; 0: SIGKILL at once. */
 	uint32_t grace_ms;
-	uint64_t credit; /* bytes of output that may come before box_backend_ops.credit */
+	uint64_t credit; /* bytes of output that may arrive before box_backend_ops.credit */
 };
 
 struct box_backend_ops {
 	const char *name;
 
-	/* Whether boxes can be made here now; cheap, no process is started for it. */
+	/* Whether boxes can be made here now; cheap, starts no process. */
 	bool (*available)(struct box_backend *backend);
 	/* Why not, for people; NULL when they can. May be NULL itself: a backend that has this function is asked
 	 * for every box, and refuses in its own words what it cannot make. */
@@ -83,7 +83,7 @@ struct box_backend_ops {
 
 	struct box_backend_op *(*make)(struct box_backend *backend, const char *physical_id,
 		const struct box_spec *spec, box_backend_make_done *done, void *arg);
-	/* With `live` output is passed on as it comes, with `arg`, and is not limited. */
+	/* With `live`, output is passed on as it arrives, with `arg`, and is not limited. */
 	struct box_backend_op *(*exec)(struct box_backend_box *box, const struct box_spec *spec,
 		int64_t max_output_bytes, const struct box_backend_stream *live,
 		box_backend_exec_done *done, void *arg);
@@ -98,7 +98,7 @@ struct box_backend_ops {
 	 * valid for this until `taken` was called for its last input, also when it was cancelled. */
 	void (*forget_input)(struct box_backend_op *op, void *arg);
 	void (*signal)(struct box_backend_op *op, int number);
-	/* Of one with a terminal. */
+	/* For a command with a terminal. */
 	void (*resize)(struct box_backend_op *op, uint16_t rows, uint16_t columns);
 
 	/* Work on files, see backend_file.h; `ask` lives until `done`. Events of a watch come with `arg`, as far as
@@ -110,14 +110,14 @@ struct box_backend_ops {
 	/* Managed processes; NULL: this backend has none. */
 	const struct box_backend_process_ops *processes;
 
-	/* Has `lost` called once when the box ends by itself; it must still be destroyed. */
+	/* `lost` is called once if the box ends by itself; it must still be destroyed. */
 	void (*watch)(struct box_backend_box *box, box_backend_lost *lost, void *arg);
 
-	/* The number by which a successor of this process finds the box again; 0: it cannot. */
+	/* The number by which the next box-rpc finds the box again; 0: it cannot. */
 	uint64_t (*mark)(const struct box_backend_box *box);
 	/* Its address on the host's loopback (IPv4, network order), or 0; NULL: there are none. */
 	uint32_t (*host_address)(const struct box_backend_box *box);
-	/* The box of a predecessor, or NULL when it is no more. */
+	/* A box of the previous box-rpc, or NULL if it no longer exists. */
 	struct box_backend_box *(*adopt)(struct box_backend *backend, uint64_t mark);
 
 	/* Ends a make, an exec or work on files. A command is killed. A make still has its `done` called, with an

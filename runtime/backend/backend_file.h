@@ -1,5 +1,5 @@
-/* Files in a box: what a backend can do with them, and what it reports. Paths are those of the box, and are never
- * resolved outside of it. */
+/* Files in a box: the requests that a backend handles, and its answers. Paths are those of the box, and are never
+ * resolved outside it. */
 #pragma once
 
 #include <stdbool.h>
@@ -25,26 +25,26 @@ enum box_file_kind {
 /* Neither text has a NUL in it. */
 struct box_file_path {
 	const char *root;  /* absolute and normalised: no link may lead out of it */
-	const char *below; /* from there, without a slash in front; "" is the root itself */
+	const char *below; /* below root, without a leading slash; "" is the root itself */
 };
 
 struct box_backend_file_request {
 	enum box_file_kind kind;
 	struct box_file_path path;
-	struct box_file_path to;        /* MOVE */
-	uint64_t offset;                /* READ; WRITE with `at` */
-	uint64_t length;                /* READ: bytes at most */
-	uint32_t limit;                 /* LIST: entries at most */
-	const char *after;              /* LIST: the names behind this one */
-	struct box_str data;            /* WRITE */
-	bool at;                        /* WRITE: at the offset; else the whole file is replaced */
-	bool append;                    /* WRITE: at the end */
-	bool parents;                   /* WRITE, MKDIR */
-	bool recursive;                 /* REMOVE, WATCH */
-	bool replace;                   /* MOVE */
-	int mode;                       /* WRITE, MKDIR: 0 to 0777; -1: the default */
-	uint64_t credit;                /* WATCH: bytes of events before box_backend_ops.credit */
-	const struct box_mount *mounts; /* of the session, besides what the box itself has */
+	struct box_file_path to; /* MOVE */
+	uint64_t offset;         /* READ; WRITE with `at` */
+	uint64_t length;         /* READ: bytes at most */
+	uint32_t limit;          /* LIST: entries at most */
+	const char *after;       /* LIST: only names after this one */
+	struct box_str data;     /* WRITE */
+	bool at;                 /* WRITE: at the offset; otherwise the whole file is replaced */
+	bool append;             /* WRITE: at the end */
+	bool parents;            /* WRITE, MKDIR */
+	bool recursive;          /* REMOVE, WATCH */
+	bool replace;            /* MOVE */
+	int mode;                /* WRITE, MKDIR: 0 to 0777; -1: the default */
+	uint64_t credit;         /* WATCH: bytes of events before box_backend_ops.credit */
+	const struct box_mount *mounts; /* of the session, in addition to the box's own */
 	size_t mount_count;
 };
 
@@ -68,8 +68,8 @@ struct box_file_facts {
 
 /* Why the box refused. */
 enum box_file_refusal {
-	BOX_FILE_REFUSAL_NONE,      /* the errno says it */
-	BOX_FILE_REFUSAL_OUTSIDE,   /* it leads out of its root */
+	BOX_FILE_REFUSAL_NONE,      /* the errno is the reason */
+	BOX_FILE_REFUSAL_OUTSIDE,   /* the path leads out of its root */
 	BOX_FILE_REFUSAL_KERNEL_FS, /* it is in /proc, /sys, /dev or the like */
 	BOX_FILE_REFUSAL_TYPE,      /* it is not a regular file: see facts.type */
 	BOX_FILE_REFUSAL_ROOT,      /* it is the root itself */
@@ -77,9 +77,9 @@ enum box_file_refusal {
 	BOX_FILE_REFUSAL_FOLDERS,   /* too many folders to be watched */
 };
 
-/* What became of it; all of it is good during `done` only. */
+/* The result, valid only during `done`. */
 struct box_file_outcome {
-	int errnum; /* 0: it was done */
+	int errnum; /* 0: success */
 	enum box_file_refusal why;
 	bool of_to; /* the errno is about `to` */
 	uint64_t written;
@@ -93,20 +93,20 @@ struct box_file_outcome {
 enum box_file_change {
 	BOX_FILE_CREATED,
 	BOX_FILE_CHANGED,
-	BOX_FILE_REMOVED, /* without a path: what is watched, and then the watch ends */
+	BOX_FILE_REMOVED, /* without a path: the watched file or folder itself, and then the watch ends */
 	BOX_FILE_MOVED,
-	BOX_FILE_OVERFLOW, /* some events were lost: the client must look itself */
+	BOX_FILE_OVERFLOW, /* some events were lost: the client must check for itself */
 };
 
 struct box_file_event {
 	enum box_file_change change;
 	bool is_folder;
-	struct box_str path; /* below what is watched; "" is itself */
+	struct box_str path; /* below the watched folder; "" is the folder itself */
 	struct box_str from; /* MOVED */
-	uint64_t cost;       /* to be given back as credit */
+	uint64_t cost;       /* to be returned as credit */
 };
 
-/* What a watch tells before its `done`. */
+/* What a watch reports before its `done`. */
 struct box_file_events {
 	void (*started)(void *arg);
 	void (*event)(void *arg, const struct box_file_event *event);

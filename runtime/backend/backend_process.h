@@ -1,8 +1,8 @@
 /* Managed processes: what a backend can do with them. They run in a box whether a client is connected or not.
  *
  * Each has a number, chosen by the caller and unique in its box. Output has offsets; the backend holds it until it is
- * freed, and gives it again from any offset that is not. Nothing here blocks: the state of a process comes by its
- * events, never from inside a call.
+ * freed, and can deliver it again from any offset that is not freed. Nothing here blocks: the state of a process
+ * arrives in its events, never from inside a call.
  */
 #pragma once
 
@@ -16,34 +16,35 @@
 
 struct box_backend_process_state {
 	bool known;   /* false: the box has no such process */
-	bool running; /* else it has ended, with: */
+	bool running; /* otherwise it has ended, with: */
 	enum box_backend_end_reason reason;
 	int exit_code; /* 128 + n for a signal, 127 for one that never started */
 	int signal;
 	const char *failure; /* why it never started, or NULL */
-	bool out_ended;      /* no more output comes than up to out_end */
+	bool out_ended;      /* there is no output after out_end */
 	uint64_t freed;
 	uint64_t out_end;
-	uint64_t in_have;    /* input that the box has */
-	uint64_t in_taken;   /* by the process */
-	bool in_ended;       /* no more may come than it has */
-	bool blocked;        /* it is not read any further before something is freed */
-	struct box_str tail; /* the end of its stderr; good during the call */
+	uint64_t in_have;    /* input received by the box */
+	uint64_t in_taken;   /* input taken by the process */
+	bool in_ended;       /* the end of the input was sent */
+	bool blocked;        /* it is not read until something is freed */
+	struct box_str tail; /* the end of its stderr; valid during the call */
 };
 
-/* A peek: gives output that is still there, frees nothing, and does not affect the reader. */
+/* A peek: returns output that still exists, frees nothing, and does not affect the reader. */
 struct box_backend_process_peek {
-	uint64_t token; /* the caller's; a second one with the same token replaces the first */
+	uint64_t
+		token; /* chosen by the caller; a second peek with the same token replaces the first */
 	bool is_stderr;
 	uint64_t offset;
 	uint32_t max; /* bytes; BOX_PROCESS_PEEK_BYTES_MAX at most */
-	bool wait;    /* until there is something behind the offset, or the end of it */
+	bool wait;    /* until there is output after the offset, or its end */
 };
 
 struct box_backend_process_peeked {
 	uint64_t token;
-	uint64_t offset; /* later than asked for, when that output is not held any more */
-	uint64_t end;    /* of all so far */
+	uint64_t offset; /* later than requested if that output is no longer held */
+	uint64_t end;    /* of all output so far */
 	bool ended;      /* and there will be no more */
 	struct box_str bytes;
 };
@@ -51,13 +52,13 @@ struct box_backend_process_peeked {
 struct box_backend_process_events {
 	/* Its state: after it was started or adopted, and when the state has changed. */
 	void (*state)(void *arg, const struct box_backend_process_state *state);
-	/* Output that follows what came before; valid during the call. */
+	/* Output that continues the previous piece; valid during the call. */
 	void (*output)(void *arg, uint64_t offset, struct box_str bytes);
-	/* Of one with a log: output up to here was dropped before it could be given. */
+	/* With a log: output up to here was dropped before it could be delivered. */
 	void (*skipped)(void *arg, uint64_t offset);
 	/* How much of its input the process has taken. */
 	void (*fed)(void *arg, uint64_t taken);
-	/* The answer to a peek. The box may lie: tokens and sizes are to be checked. */
+	/* The answer to a peek. The box is untrusted: check tokens and sizes. */
 	void (*peeked)(void *arg, const struct box_backend_process_peeked *peeked);
 };
 
@@ -72,16 +73,16 @@ struct box_backend_process_follow {
 	uint64_t hold;
 };
 
-/* What a predecessor has recorded about a process that it started. */
+/* What the previous box-rpc recorded about a process that it started. */
 struct box_backend_process_record {
-	int64_t memory_mb;  /* its own limit, or 0 */
+	int64_t memory_mb;  /* its own memory limit, or 0 */
 	uint64_t oom_kills; /* of its box, when it began */
 	bool ended;         /* and how, is known */
 	bool has_log;
 };
 
 struct box_backend_process_ops {
-	/* How many processes of the box the kernel has killed for memory. */
+	/* How many processes of the box the OOM killer has killed. */
 	uint64_t (*oom_kills)(const struct box_backend_box *box);
 	/* Whether a process of this spec can be started in this box at all: asked before another process is stopped
 	 * for it. */
@@ -92,7 +93,7 @@ struct box_backend_process_ops {
 	int (*start)(struct box_backend_box *box, uint32_t number,
 		const struct box_process_spec *spec,
 		const struct box_backend_process_events *events, void *arg, struct box_err *err);
-	/* A process that a predecessor of this program started: its state follows. */
+	/* A process that the previous box-rpc started: its state follows. */
 	void (*adopt)(struct box_backend_box *box, uint32_t number,
 		const struct box_backend_process_record *past,
 		const struct box_backend_process_events *events, void *arg);

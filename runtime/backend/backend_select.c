@@ -53,7 +53,7 @@ static bool is_microvm(const char *name)
 	return false;
 }
 
-/* Whether microVMs can run here is found out in the background; until then a request for one says so. */
+/* Whether microVMs can run here is tested in the background; until then requests for one report that. */
 static struct box_backend_choice choose_microvm(struct box_local *local)
 {
 	struct box_backend_choice choice = choose_native(local, "krun");

@@ -41,7 +41,7 @@ enum kind {
 	DESTROY,
 };
 
-/* Everything happens after a timer, so that nothing is done inside the call that asked for it. */
+/* Everything happens in a timer, so that nothing is done inside the caller's call. */
 struct fake_op {
 	uv_timer_t timer;
 	enum kind kind;
@@ -84,7 +84,7 @@ static void op_free(struct fake_op *op)
 	uv_close((uv_handle_t *)&op->timer, closed);
 }
 
-/* Whether the command is `name`, and what stands behind it. */
+/* Whether the command is `name`, and its argument. */
 static bool word(struct box_str cmd, const char *name, struct box_str *ret_rest)
 {
 	size_t len = strlen(name);
@@ -97,7 +97,7 @@ static bool word(struct box_str cmd, const char *name, struct box_str *ret_rest)
 	return true;
 }
 
-/* The number behind `name`, 0 when the command is another. */
+/* The number after `name`, 0 if the command is another one. */
 static unsigned long number_after(struct box_str cmd, const char *name)
 {
 	struct box_str rest;
@@ -163,7 +163,7 @@ static void finish_exec(struct fake_op *op)
 	free(made);
 }
 
-static void tell_watch(const struct fake_op *op)
+static void report_watch(const struct fake_op *op)
 {
 	const struct box_file_event event = {.change = BOX_FILE_CREATED,
 		.path = box_str("new"),
@@ -173,7 +173,7 @@ static void tell_watch(const struct fake_op *op)
 	op->events->event(op->arg, &event);
 }
 
-/* Whether it is over. */
+/* Whether the operation is finished. */
 static bool finish_work(struct fake_op *op)
 {
 	const struct box_backend_file_request *ask = op->ask;
@@ -191,7 +191,7 @@ static bool finish_work(struct fake_op *op)
 	if (strcmp(ask->path.below, "missing") == 0) {
 		outcome = (struct box_file_outcome){.errnum = ENOENT};
 	} else if (ask->kind == BOX_FILE_WATCH) {
-		tell_watch(op);
+		report_watch(op);
 		if (strcmp(ask->path.below, "short") != 0) {
 			return false;
 		}
@@ -305,8 +305,8 @@ static struct box_backend_op *file(struct box_backend_box *box,
 	return handle_of(op);
 }
 
-/* A live fake command tells its start, its output and its end at once: nothing can be asked of it
- * in between. */
+/* A live fake command reports its start, output and end in one go, so nothing can be requested of it in
+ * between. */
 static void credit(struct box_backend_op *op, uint64_t bytes)
 {
 	(void)op;

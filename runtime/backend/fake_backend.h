@@ -1,4 +1,4 @@
-/* A backend that runs nothing: for tests of what lies above backends. Never in a release build.
+/* A backend that runs nothing, for tests of what is above backends. Never in a release build.
  *
  * A command is one of a few words, see fake_backend.c. */
 #pragma once

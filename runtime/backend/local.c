@@ -1,8 +1,8 @@
 /* The local backends: boxes on this host, native ones and microVMs, made by boxd and served by their box-init.
  *
- * This file has the object that both backends share: what boxes can have here, whether there can be microVMs,
- * and the table of operations. Whether a microVM can run is found out by boxd, once, and again with every
- * microVM that it makes or refuses: what was missing may be there later.
+ * Owns the object that both backends share: what boxes can have on this host, whether microVMs are possible, and
+ * the table of operations. boxd tests once whether a microVM can run, and again with every microVM that it makes
+ * or refuses, because a missing part may be there by then.
  */
 #include "runtime/backend/local.h"
 
@@ -84,7 +84,7 @@ void box_local_probe_microvm_again(struct box_local *local)
 
 /* --- the backends --- */
 
-/* Why there can be no boxes of this kind; NULL: there can. */
+/* Why no boxes of this kind can be made; NULL: they can. */
 static const char *missing(struct box_backend *backend)
 {
 	const struct box_local_backend *kind = box_local_backend_of(backend);
@@ -98,7 +98,7 @@ static const char *missing(struct box_backend *backend)
 	case BOX_LOCAL_MICROVM_MISSING:
 		return kind->local->microvm_missing;
 	default:
-		return "it is being tried whether a microVM can run here";
+		return "it is not known yet whether microVMs can run here";
 	}
 }
 

@@ -1,4 +1,4 @@
-/* The life of a box in box-rpc: what boxd is asked to make, the boxes of a predecessor, the loss of a box, and its
+/* The life of a box in box-rpc: the request to boxd, adoption from the previous box-rpc, loss, and the
  * end. */
 #include "runtime/backend/local_box.h"
 
@@ -41,7 +41,7 @@ struct box_backend_box *box_local_find(const struct box_local *local, uint64_t n
 	return box_table_get(&local->by_number, key_of(&number));
 }
 
-/* A box that boxd has, with its fds. NULL when its socket cannot be read: then it is ended. */
+/* A box that boxd has made, with its fds. NULL if its socket cannot be read: then the box is ended. */
 static struct box_backend_box *box_new(
 	struct box_local *local, uint64_t number, int control, int oom_fd)
 {
@@ -83,7 +83,7 @@ static void poll_closed(uv_handle_t *handle)
 	uv_close((uv_handle_t *)&box->later, later_closed);
 }
 
-static void tell_destroyed_cb(uv_timer_t *timer)
+static void report_destroyed_cb(uv_timer_t *timer)
 {
 	struct box_backend_box *box = timer->data;
 	box_backend_destroy_done *done = box->destroyed;
@@ -102,7 +102,7 @@ static void free_if_unused(struct box_backend_box *box)
 	if (box->gone && box->destroying && box->references == 0 &&
 		!uv_is_active((const uv_handle_t *)&box->later)) {
 		box_table_remove(&box->local->by_number, key_of(&box->number));
-		(void)uv_timer_start(&box->later, tell_destroyed_cb, 0, 0);
+		(void)uv_timer_start(&box->later, report_destroyed_cb, 0, 0);
 	}
 }
 
@@ -131,7 +131,7 @@ void box_local_lost(struct box_backend_box *box, const char *why)
 			box_log_str("why", why));
 	}
 	(void)box_err_set(&err, BOX_ERR_BOX, EPIPE, "the box ended while the command ran: %s", why);
-	box_local_hold(box); /* so that it is not freed below */
+	box_local_hold(box); /* keeps it from being freed below */
 	box_local_run_fail_all(box, &err);
 	if (box->lost && !box->destroying) {
 		box->lost(box->lost_arg, why);
@@ -173,7 +173,7 @@ void box_local_destroy(struct box_backend_box *box, box_backend_destroy_done *do
 	free_if_unused(box);
 }
 
-/* --- boxes of a predecessor --- */
+/* --- boxes of the previous box-rpc --- */
 
 struct box_backend_box *box_local_adopt(struct box_backend *backend, uint64_t number)
 {
@@ -286,7 +286,7 @@ static int fill_ask(const char *physical_id, const struct box_spec *spec,
 	(void)snprintf(ask->image, sizeof(ask->image), "%s", spec->image ? spec->image : "");
 	ask->network = spec->network_on;
 	ask->writable_root = !spec->read_only_rootfs;
-	/* boxd takes the stricter of this and the operator's. */
+	/* boxd applies the stricter of this and the operator's. */
 	ask->profile = BOX_FILTER_DEFAULT;
 	ask->memory_bytes = mib_to_bytes(spec->memory_mb);
 	ask->pids = (uint64_t)spec->pids_limit;
@@ -322,11 +322,11 @@ static void finish_make(struct make *make, struct box_backend_box *box, const st
 	done(arg, box, err);
 }
 
-/* The box was made although nobody wanted it any more, and is gone again. */
+/* The box was made after its request was cancelled, and is gone again. */
 static void abandoned(void *arg)
 {
 	struct box_err err;
-	(void)box_err_set(&err, BOX_ERR_BOX, ECANCELED, "the box was not wanted any more");
+	(void)box_err_set(&err, BOX_ERR_BOX, ECANCELED, "the request for the box was cancelled");
 	finish_make(arg, NULL, &err);
 }
 
@@ -345,7 +345,7 @@ static void made(void *arg, uint64_t number, int control, int oom_fd, uint32_t h
 		box_local_microvm_probed(local, err);
 	}
 	if (!err && !box) {
-		(void)box_err_set(&own, BOX_ERR_BOX, EMFILE, "the box cannot be listened to");
+		(void)box_err_set(&own, BOX_ERR_BOX, EMFILE, "the socket of the box is unusable");
 		err = &own;
 	}
 	if (make->cancelled && box) {
@@ -358,7 +358,7 @@ static void made(void *arg, uint64_t number, int control, int oom_fd, uint32_t h
 static void refusal_cb(uv_timer_t *timer)
 {
 	struct make *make = timer->data;
-	made(make, 0, -1, -1, 0, &make->err);
+	finish_make(make, NULL, &make->err);
 }
 
 struct box_backend_op *box_local_make(struct box_backend *backend, const char *physical_id,
@@ -386,7 +386,7 @@ struct box_backend_op *box_local_make(struct box_backend *backend, const char *p
 
 void box_local_cancel_make(struct box_backend_op *op)
 {
-	/* The answer comes all the same, and the box that it may bring is ended then. */
+	/* The answer arrives nevertheless, and a box that it brings is ended then. */
 	struct make *make = (struct make *)(void *)op;
 	make->cancelled = true;
 }

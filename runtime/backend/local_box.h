@@ -1,4 +1,4 @@
-/* The boxes of box-rpc: the object that has them all, and one box. For the files local*.c of this folder:
+/* The boxes of box-rpc: the object that owns all of them, and one box. For the files local*.c of this folder:
  * local.c (the object), local_box.c (the life of a box), local_control.c (its socket), local_run.c, local_exec.c
  * and local_file.c (what runs in it), local_process*.c (managed processes). */
 #pragma once
@@ -12,7 +12,7 @@
 #include "runtime/backend/backend.h"
 #include "runtime/backend/local.h"
 
-/* One for each kind of box; all else is the same for both kinds. */
+/* One for each kind of box; everything else is the same for both kinds. */
 struct box_local_backend {
 	struct box_backend base;
 	struct box_local *local;
@@ -24,7 +24,7 @@ static inline struct box_local_backend *box_local_backend_of(struct box_backend 
 	return (struct box_local_backend *)(void *)backend;
 }
 
-/* Whether there can be microVMs on this host, as far as boxd has said. */
+/* Whether microVMs are possible on this host, as far as boxd has reported. */
 enum box_local_microvm_state {
 	BOX_LOCAL_MICROVM_UNPROBED,
 	BOX_LOCAL_MICROVM_PROBING,
@@ -45,7 +45,8 @@ struct box_local {
 	const struct box_local_boxd *boxd;
 	void *boxd_arg;
 	struct box_table by_number;
-	uint64_t output_bytes; /* held for all commands under way, as far as they count */
+	uint64_t
+		output_bytes; /* held for all running commands, as far as it counts against the limit */
 };
 
 /* One box. */
@@ -57,21 +58,22 @@ struct box_backend_box {
 
 	/* Its life: freed when boxd has said that it is gone, its destruction was asked for, and nothing
 	 * refers to it any more. */
-	bool inherited; /* of a predecessor, and not adopted yet */
-	bool closed;    /* its init is gone, or sent what makes no sense */
-	bool gone;      /* boxd says so */
+	bool inherited; /* from the previous box-rpc, and not adopted yet */
+	bool closed;    /* its init is gone, or sent something invalid */
+	bool gone;      /* reported by boxd */
 	bool destroying;
-	unsigned references; /* commands under way, questions to boxd, and callers on the stack */
+	unsigned
+		references; /* running commands, pending requests to boxd, and callers on the stack */
 	box_backend_lost *lost;
 	void *lost_arg;
-	box_backend_destroy_done *destroyed; /* set once destroy was asked for */
+	box_backend_destroy_done *destroyed; /* set once destroy was called */
 	void *destroyed_arg;
-	uv_timer_t later; /* for what must not be done at once */
+	uv_timer_t later; /* for work that must not be done inside a call */
 
 	/* Its control socket (local_control.c). */
 	int control;
 	uv_poll_t poll;
-	bool resetting; /* of a predecessor: packets are ignored up to RESET_DONE */
+	bool resetting; /* from the previous box-rpc: packets are ignored up to RESET_DONE */
 	struct box_packet_queue queue;
 
 	/* What runs in it. */
@@ -80,10 +82,10 @@ struct box_backend_box {
 	uint32_t last_run_id;
 	struct box_table processes; /* struct box_local_process, by their numbers */
 
-	/* Kills for lack of memory. */
-	int oom_fd; /* the file that counts them; -1: memory is not limited */
-	int oom_rest_fd; /* counts those outside of the cgroups of processes, once there are such; or -1 */
-	uint64_t oom_kills; /* that are accounted for already */
+	/* OOM kills. */
+	int oom_fd; /* the file that counts OOM kills; -1: memory is not limited */
+	int oom_rest_fd; /* counts those outside the cgroups of processes, once such cgroups exist; or -1 */
+	uint64_t oom_kills; /* already attributed to a command */
 };
 
 /* --- local.c --- */
@@ -91,9 +93,9 @@ struct box_backend_box {
 /* The answer to a request for a microVM: boxd can make one, or err says why not. */
 void box_local_microvm_probed(struct box_local *local, const struct box_err *err);
 
-/* Fds are numbered from the lowest free one on. The upper ones are reserved for what cannot do without: sockets
- * of boxes and clients, and what boxd sends. Pipes are used only below the first mark, since their bytes can go
- * another way; mounts below the second, since they can be asked for later. */
+/* Fds get the lowest free number. The upper numbers are reserved for what needs an fd in any case: sockets of boxes
+ * and clients, and what boxd sends. Pipes are used only below the first mark, since their bytes can take another
+ * way; mounts below the second, since they can be requested later. */
 #define BOX_LOCAL_PIPE_QUARTERS 2
 #define BOX_LOCAL_MOUNT_QUARTERS 3
 bool box_local_fd_is_beyond(int fd, unsigned quarters);
@@ -102,26 +104,26 @@ bool box_local_refuse_mount(int mount, struct box_err *err);
 
 /* --- local_box.c --- */
 
-/* NULL when it is gone. */
+/* NULL if the box is gone. */
 struct box_backend_box *box_local_find(const struct box_local *local, uint64_t number);
 struct box_backend_op *box_local_make(struct box_backend *backend, const char *physical_id,
 	const struct box_spec *spec, box_backend_make_done *done, void *arg);
 void box_local_cancel_make(struct box_backend_op *op);
 struct box_backend_box *box_local_adopt(struct box_backend *backend, uint64_t number);
 void box_local_destroy(struct box_backend_box *box, box_backend_destroy_done *done, void *arg);
-/* Its init is gone, or cannot be trusted any more. */
+/* Closes a box whose init is gone, or cannot be trusted any more. */
 void box_local_lost(struct box_backend_box *box, const char *why);
 /* Keep the box in memory between these two. */
 void box_local_hold(struct box_backend_box *box);
 void box_local_release(struct box_backend_box *box);
-/* How many processes of the box the kernel has killed for memory, outside of cgroups of their own. */
+/* How many processes of the box the OOM killer has killed, outside cgroups of their own. */
 uint64_t box_local_oom_kills(const struct box_backend_box *box);
 /* The count in such a file; 0 for -1. */
 uint64_t box_local_read_oom_kills(int fd);
 
 /* The first member of every operation. */
 struct box_backend_op {
-	bool is_make; /* else it is a struct box_local_run */
+	bool is_make; /* otherwise it is a struct box_local_run */
 };
 
 /* In runs_by_id and processes. */

@@ -1,5 +1,5 @@
-/* The control socket of a box. Every packet is checked as a whole before any of it is used; a box that breaks
- * the protocol is lost. */
+/* The control socket of a box. Every packet is checked as a whole before any part of it is used; a box that breaks
+ * the protocol is closed. */
 #include "runtime/backend/local_control.h"
 
 #include <errno.h>
@@ -30,8 +30,8 @@ static void watch(struct box_backend_box *box)
 static void overflow_cb(uv_timer_t *timer)
 {
 	struct box_backend_box *box = timer->data;
-	box_local_hold(box); /* the release looks whether it can be freed */
-	box_local_lost(box, "it does not take what it is sent");
+	box_local_hold(box); /* the release frees it if nothing else holds it */
+	box_local_lost(box, "it does not read its socket");
 	box_local_release(box);
 }
 
@@ -46,7 +46,7 @@ static void send_parts(struct box_backend_box *box, const struct iovec *parts, s
 		/* Not now: the caller is in the middle of something. */
 		(void)uv_timer_start(&box->later, overflow_cb, 0, 0);
 	}
-	/* Any other failure shows when the socket is read. */
+	/* Any other failure is noticed when the socket is read. */
 	if (box->queue.count > 0) {
 		watch(box);
 	}

@@ -1,5 +1,5 @@
-/* Commands in boxes: which can be sent at all, and the RUN packet of one. Its output and its end are those of
- * any run (local_run.c).
+/* Commands in boxes: which ones can be sent at all, and the RUN packet of a command. local_run.c handles output and
+ * end, as for every run.
  */
 #include "runtime/backend/local_exec.h"
 
@@ -16,11 +16,11 @@
 
 struct box_local_exec {
 	struct box_local_run run;
-	const struct box_spec *spec; /* the caller's, until done; NULL when it was cancelled */
+	const struct box_spec *spec; /* the caller's, until done; NULL if it was cancelled */
 	int64_t max_output_bytes;
 	bool has_stdin;
 	struct box_init_size size; /* of its terminal, or zeros */
-	uint32_t grace_ms;         /* live: from SIGTERM to SIGKILL at the end of its time */
+	uint32_t grace_ms;         /* live: from SIGTERM to SIGKILL after its timeout */
 };
 
 static struct box_local_exec *exec_of(struct box_local_run *run)
@@ -28,11 +28,11 @@ static struct box_local_exec *exec_of(struct box_local_run *run)
 	return (struct box_local_exec *)(void *)run;
 }
 
-/* --- what is sent --- */
+/* --- building the RUN packet --- */
 
 static void append(struct box_buf *body, const void *bytes, size_t size)
 {
-	/* check_size has seen that it fits. */
+	/* check_size has checked that it fits. */
 	(void)box_buf_append(body, bytes, size);
 }
 
@@ -72,7 +72,7 @@ static uint64_t timeout_ms_of(const struct box_spec *spec)
 	return (uint64_t)BOX_MIN(spec->timeout_sec, max_sec) * 1000;
 }
 
-/* Sends the pipes of a live command. Returns the flags that say how its bytes come and go. */
+/* Sends the pipes of a live command. Returns the flags that say how its streams are connected. */
 static uint32_t send_pipes(struct box_local_exec *exec)
 {
 	struct box_local_run *run = &exec->run;
@@ -114,7 +114,7 @@ static void send_run(struct box_local_run *run)
 	size_t room = BOX_INIT_BYTES_MAX - sizeof(wanted);
 	size_t piece = BOX_MIN(body.len, room);
 	run->sent = true;
-	/* Not before: the time that boxd takes for its mounts does not count. */
+	/* The timeout starts here: the time that boxd takes to open the mounts does not count. */
 	box_local_run_set_deadline(run, wanted.timeout_ms + wanted.grace_ms);
 	box_local_control_send(
 		run->box, BOX_INIT_RUN, run->id, &wanted, sizeof(wanted), body.bytes, piece, -1);
@@ -131,7 +131,7 @@ static void send_run(struct box_local_run *run)
 	box_local_stdio_send_input(run);
 }
 
-/* What box_local_exec_append_env, the workdir and the command will make. */
+/* The size of what box_local_exec_append_env, the workdir and the command will append. */
 static int check_size(const struct box_spec *spec, struct box_err *err)
 {
 	size_t count = spec->env_count;
@@ -165,14 +165,14 @@ static int validate(struct box_local_exec *exec)
 		exec->spec->mounts, exec->spec->mount_count, &run->refusal);
 }
 
-/* --- what runs do differently --- */
+/* --- the parts that differ between runs --- */
 
 static void forget(struct box_local_run *run)
 {
 	exec_of(run)->spec = NULL;
 }
 
-/* box-init does not do its work any more, so it cannot be trusted. */
+/* box-init no longer ends commands, so it cannot be trusted. */
 static void late(struct box_local_run *run)
 {
 	box_local_lost(run->box, "it did not end a command in time");
@@ -203,7 +203,7 @@ static const struct box_local_run_ops exec_ops = {
 	.explain = explain,
 };
 
-/* --- what is asked --- */
+/* --- backend operations --- */
 
 void box_local_exec_resize(struct box_backend_op *op, uint16_t rows, uint16_t columns)
 {

@@ -1,7 +1,7 @@
-/* Work on files in a box, and the measure of a box that only its own init can look into, a microVM.
+/* File operations in a box, and measuring a microVM, which only its own init can look into.
  *
- * What is asked becomes a run, and what that process answers is checked to the last byte before it goes up. A
- * process that answers nonsense fails alone, not its box: a payload may have taken it over.
+ * A request becomes a run, and the answer of that process is checked to the last byte before it is passed on. An
+ * invalid answer fails only the request, not the box: the payload may have taken over that process.
  */
 #include "runtime/backend/local_file.h"
 
@@ -25,10 +25,10 @@ struct box_local_file {
 	const struct box_backend_file_request *ask; /* the caller's, until done */
 	struct box_init_file wire;
 	const struct box_file_events *events; /* of a watch */
-	struct box_buf pending;               /* of its events: what is not whole yet */
+	struct box_buf pending;               /* an incomplete event */
 	struct box_buf answer;                /* of a watch that ended badly */
-	bool broken;                          /* it sent nonsense */
-	bool watching;                        /* the watch says so */
+	bool broken;                          /* it sent something invalid */
+	bool watching;                        /* the watch has reported that it started */
 	box_backend_file_done *done;
 	void *arg;
 };
@@ -47,20 +47,20 @@ static void file_free(struct box_local_file *file)
 static void forget(struct box_local_run *run)
 {
 	file_of(run)->ask = NULL;
-	/* It is being ended: nobody will read them. */
+	/* It is being ended: nobody reads the events any more. */
 	box_local_stdio_drop_input(run);
 	file_free(file_of(run));
 }
 
-/* It may hang in a file system, where nothing can end it; box-init itself is healthy. */
+/* It may hang in a file system, where nothing can end it, while box-init itself works. */
 static void late(struct box_local_run *run)
 {
 	struct box_err err;
-	(void)box_err_set(&err, BOX_ERR_OS, ETIMEDOUT, "the files do not answer");
+	(void)box_err_set(&err, BOX_ERR_OS, ETIMEDOUT, "the file system does not answer");
 	box_local_run_finish(run, NULL, &err);
 }
 
-/* --- what is asked --- */
+/* --- building the request --- */
 
 static uint32_t flags_of(const struct box_backend_file_request *ask)
 {
@@ -88,7 +88,7 @@ static uint64_t size_of(const struct box_backend_file_request *ask)
 	}
 }
 
-/* How much may come on stdout or stderr. */
+/* How much may arrive on stdout or stderr. */
 static int64_t max_output(const struct box_backend_file_request *ask)
 {
 	uint64_t size = ask->kind == BOX_FILE_WRITE ? 0 : size_of(ask);
@@ -172,7 +172,7 @@ static void send_run(struct box_local_run *run)
 	};
 	run->sent = true;
 	if (!watches) {
-		/* Not before: while boxd opens its mounts, the answer of boxd must find the run. */
+		/* Only now: while boxd opens the mounts, its answer must find the run. */
 		box_local_run_set_deadline(run, time_ms(ask));
 	}
 	box_local_control_send(run->box, BOX_INIT_RUN, run->id, &first,
@@ -203,7 +203,7 @@ static void pass_on(struct box_local_file *file, const struct box_init_file_even
 		[BOX_INIT_FILE_OVERFLOW] = BOX_FILE_OVERFLOW,
 	};
 	uint64_t cost = sizeof(struct box_init_file_event) + changed->path.len + changed->from.len;
-	/* STARTED comes first, and once: it costs nothing, so it may not be repeated. */
+	/* STARTED must come first, and only once, because it costs no credit. */
 	if (file->watching == (changed->change == BOX_INIT_FILE_STARTED)) {
 		give_up(file);
 		return;
@@ -250,7 +250,7 @@ static void take_events(struct box_local_file *file, struct box_str bytes)
 
 static void watch_started(void *arg)
 {
-	(void)arg; /* its first event says so */
+	(void)arg; /* the watch's first event reports the start */
 }
 
 static void watch_output(void *arg, bool is_stderr, struct box_str bytes)
@@ -341,7 +341,7 @@ static int take_answer(struct box_local_file *file, struct box_str err, struct b
 }
 
 /* How the process ended, if it did not answer: 1, or negative with err. 0: there must be an answer. */
-static int judge_end(const struct box_backend_exec_outcome *ran, struct box_file_outcome *outcome,
+static int check_end(const struct box_backend_exec_outcome *ran, struct box_file_outcome *outcome,
 	struct box_err *err)
 {
 	if (ran->reason == BOX_BACKEND_END_TIMEOUT || ran->reason == BOX_BACKEND_END_MEMORY) {
@@ -350,8 +350,7 @@ static int judge_end(const struct box_backend_exec_outcome *ran, struct box_file
 	}
 	if (ran->reason != BOX_BACKEND_END_EXIT || ran->exit_code != 0) {
 		return box_err_set(err, BOX_ERR_BOX, EIO,
-			"the process that worked on the files was ended (exit code %d)",
-			ran->exit_code);
+			"the process of the file operation ended (exit code %d)", ran->exit_code);
 	}
 	if (ran->out_discarded > 0 || ran->err_discarded > 0) {
 		return box_err_set(err, BOX_ERR_CAPACITY, EAGAIN,
@@ -369,7 +368,7 @@ static void file_ran(
 	bool watches = file->ask->kind == BOX_FILE_WATCH;
 	int r = 0;
 	if (!err && !file->broken) {
-		r = judge_end(ran, &outcome, &own);
+		r = check_end(ran, &outcome, &own);
 		err = r < 0 ? &own : NULL;
 	}
 	if (!err && r == 0 && !file->broken && !(watches && file->answer.len == 0)) {
@@ -387,7 +386,7 @@ static void file_ran(
 }
 
 static const struct box_local_run_ops file_ops = {
-	.what = "the work on files",
+	.what = "the file operation",
 	.send = send_run,
 	.forget = forget,
 	.late = late,

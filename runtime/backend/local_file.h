@@ -1,4 +1,4 @@
-/* Work on files in boxes. */
+/* File operations in boxes: box-rpc's side. */
 #pragma once
 
 #include "runtime/backend/backend.h"

@@ -1,5 +1,5 @@
-/* Managed processes of boxes: what is asked of box-init about them, and what it says, which is accepted only where
- * it can be true.
+/* Managed processes of boxes: requests to box-init about them, and box-init's reports, which are accepted only if
+ * they can be true.
  */
 #include "runtime/backend/local_process.h"
 
@@ -40,7 +40,7 @@ static struct box_local_process *process_new(struct box_backend_box *box, uint32
 	return process;
 }
 
-/* --- what is asked of box-init --- */
+/* --- requests to box-init --- */
 
 static void append(struct box_buf *body, const char *text)
 {
@@ -85,7 +85,7 @@ static int check(
 static int start(struct box_backend_box *box, uint32_t number, const struct box_process_spec *spec,
 	const struct box_backend_process_events *events, void *arg, struct box_err *err)
 {
-	/* Where nothing can be limited, boxes run without limits if the operator allows that. */
+	/* If limits are impossible here, boxes run without them if the operator allows that. */
 	bool limited = spec->memory_mb > 0 && box->local->support.limits;
 	struct box_init_start_process wanted = {0};
 	struct box_buf body = box_buf(BODY_MAX);
@@ -123,7 +123,7 @@ static void adopt(struct box_backend_box *box, uint32_t number,
 	const struct box_backend_process_events *events, void *arg)
 {
 	struct box_local_process *process = process_new(box, number, events, arg);
-	/* Output that the predecessor has asked for still comes, and is ignored. */
+	/* Output that the previous box-rpc requested still arrives, and is ignored. */
 	process->until_max = UINT64_MAX;
 	process->inherited = true;
 	process->has_log = past->has_log;
@@ -152,7 +152,7 @@ static void follow(struct box_backend_box *box, uint32_t number,
 	if (!process) {
 		return;
 	}
-	/* A limit that was set before a log skipped output counts from behind the gap. */
+	/* A limit that was set before a log skipped output counts from after the gap. */
 	bool later_limit = process->has_log && wanted->from == BOX_BACKEND_PROCESS_CONTINUE &&
 		process->until > wanted->until;
 	uint64_t until = later_limit ? process->until : wanted->until;
@@ -205,7 +205,7 @@ static void stop(struct box_backend_box *box, uint32_t number, uint32_t grace_ms
 {
 	struct box_local_process *process = box_local_process_find(box, number);
 	if (process) {
-		/* From now on it ends because of the stop, unless more are killed. */
+		/* From now on it ends because of the stop, unless there are more OOM kills. */
 		process->oom_kills = box_local_oom_kills(box);
 		process->oom_kills_then = box_local_read_oom_kills(process->oom_fd);
 		box_local_process_send(box, process, BOX_INIT_STOP_PROCESS, &grace_ms,
@@ -237,7 +237,7 @@ const struct box_backend_process_ops box_local_process_ops = {
 	.forget = forget,
 };
 
-/* --- what box-init says --- */
+/* --- reports of box-init --- */
 
 static bool was_killed(const struct box_init_process_state *state)
 {
@@ -245,15 +245,15 @@ static bool was_killed(const struct box_init_process_state *state)
 		(state->end == BOX_INIT_END_EXIT && state->value == 128 + SIGKILL);
 }
 
-/* Whether it ran out of memory: it was killed itself, or it is a shell that ends with 137. In a cgroup of its own
- * each kill is its own: then a process that lost a child (in version 1 they are not killed together) and failed
- * counts, too. */
+/* Whether it ran out of memory: it was killed itself, or it is a shell that ended with 137. In a cgroup of its own,
+ * where (in cgroup v1) processes are not killed together, a process that lost a child and failed counts too, because
+ * every kill there concerns it. */
 static bool was_out_of_memory(const struct box_backend_box *box,
 	const struct box_local_process *process, const struct box_init_process_state *state)
 {
 	bool failed = state->end == BOX_INIT_END_EXIT && state->value != 0;
 	if (state->end == BOX_INIT_END_MEMORY) {
-		return true; /* a microVM says so itself */
+		return true; /* a microVM reports it itself */
 	}
 	if (process->limited) {
 		return (was_killed(state) || failed) &&
@@ -262,7 +262,7 @@ static bool was_out_of_memory(const struct box_backend_box *box,
 	return was_killed(state) && box_local_oom_kills(box) > process->oom_kills;
 }
 
-/* What the errno is about, when it is not the command itself. */
+/* What the errno is about, if not the command itself. */
 static const char *failed_step(uint32_t step)
 {
 	return step == BOX_INIT_STEP_CGROUP ? "its memory limit cannot be set: "
@@ -312,7 +312,7 @@ static void take_state(struct box_backend_box *box, struct box_local_process *pr
 		.tail = {bytes + sizeof(state), size - sizeof(state)},
 	};
 	if (process->ended && reported.running) {
-		box_local_lost(box, "a process of it came back to life");
+		box_local_lost(box, "an ended process of it is running again");
 		return;
 	}
 	if (!process->state_known) {
@@ -326,7 +326,7 @@ static void take_state(struct box_backend_box *box, struct box_local_process *pr
 	}
 	uint32_t number = process->number;
 	process->events->state(process->arg, &reported);
-	/* Only now: a successor of this process must know how it ended, or find the cgroup. */
+	/* Only now: the next box-rpc must know how it ended, or find the cgroup. */
 	process = reported.running ? NULL : box_local_process_find(box, number);
 	if (process) {
 		box_local_process_close_cgroup(box, process);
@@ -341,7 +341,7 @@ static void take_out(struct box_backend_box *box, struct box_local_process *proc
 	bytes += sizeof(offset);
 	size -= sizeof(offset);
 	if (process->until_max < offset || process->until_max - offset < size) {
-		box_local_lost(box, "it sent more output than it may");
+		box_local_lost(box, "it sent more output than allowed");
 		return;
 	}
 	/* Output that was on its way when box-init was told to begin elsewhere. It comes again, in other
@@ -370,7 +370,7 @@ static void take_skipped(
 	struct box_init_output_skipped skipped;
 	memcpy(&skipped, bytes, sizeof(skipped));
 	if (!process->has_log) {
-		box_local_lost(box, "it left out output that it has to keep");
+		box_local_lost(box, "it skipped output of a process without a log");
 		return;
 	}
 	if (skipped.from != process->next || skipped.from >= process->until) {
@@ -389,10 +389,10 @@ static void take_fed(
 	uint64_t taken;
 	memcpy(&taken, bytes, sizeof(taken));
 	if (process->inherited && !process->state_known) {
-		return; /* of input that the predecessor sent: its state says how much that was */
+		return; /* for input that the previous box-rpc sent: its state says how much that was */
 	}
 	if (taken < process->input_taken || taken > process->input_sent) {
-		box_local_lost(box, "it took input that it never got");
+		box_local_lost(box, "it took input that was never sent");
 		return;
 	}
 	process->input_taken = taken;
@@ -418,7 +418,7 @@ void box_local_process_take_packet(struct box_backend_box *box,
 {
 	struct box_local_process *process = box_local_process_find(box, header->id);
 	if (!process || process->pending > 0) {
-		return; /* dropped meanwhile, or not asked about yet */
+		return; /* dropped meanwhile, or not queried yet */
 	}
 	if (header->kind == BOX_INIT_PROCESS_STATE) {
 		take_state(box, process, bytes, size);

@@ -14,27 +14,27 @@ struct box_local_process {
 	uint32_t number;
 	const struct box_backend_process_events *events;
 	void *arg;
-	bool inherited;     /* a predecessor began it */
-	bool state_known;   /* a state has come */
+	bool inherited;     /* started by the previous box-rpc */
+	bool state_known;   /* a state has been reported */
 	bool has_log;       /* it may skip output */
-	bool ended;         /* and said so */
-	uint64_t next;      /* offset of the output that comes next */
-	uint64_t until;     /* output may come up to here */
+	bool ended;         /* and reported that */
+	uint64_t next;      /* offset of the next output */
+	uint64_t until;     /* output may arrive up to here */
 	uint64_t until_max; /* and up to here, if it was sent before the limit was lower */
 	uint64_t input_sent;
 	uint64_t input_taken;
 	uint64_t oom_kills; /* of the box, when it began */
 
-	/* What must be there before its packets are sent (local_process_resources.c). */
-	unsigned pending; /* so many things; until then packets wait in: */
+	/* What is needed before its packets can be sent (local_process_resources.c). */
+	unsigned pending; /* how many are missing; until then packets wait in: */
 	struct box_list packets;
-	bool failed; /* one of them cannot be had: */
+	bool failed; /* one of them failed: */
 	struct box_err failure;
-	bool limited;            /* boxd has a cgroup for it, or is asked for one */
+	bool limited;            /* boxd has a cgroup for it, or was requested to make one */
 	uint32_t memory_mib;     /* its limit */
 	int procs_fd;            /* cgroup.procs of its cgroup, until it is sent, or -1 */
-	int oom_fd;              /* counts kills for memory in its cgroup, or -1 */
-	uint64_t oom_kills_then; /* in its cgroup, when it was asked to stop */
+	int oom_fd;              /* counts OOM kills in its cgroup, or -1 */
+	uint64_t oom_kills_then; /* count in its cgroup when it was requested to stop */
 	struct box_local_process_volumes *volumes; /* until they are sent, or NULL */
 };
 
@@ -43,7 +43,7 @@ struct box_local_process {
 extern const struct box_backend_process_ops box_local_process_ops;
 struct box_local_process *box_local_process_find(
 	const struct box_backend_box *box, uint32_t number);
-/* A packet about a managed process; well-formed. */
+/* Handles a well-formed packet about a managed process. */
 void box_local_process_take_packet(struct box_backend_box *box,
 	const struct box_init_header *header, const char *bytes, size_t size);
 /* The box is being freed. */
@@ -51,15 +51,15 @@ void box_local_process_forget_all(struct box_backend_box *box);
 
 /* --- local_process_resources.c --- */
 
-/* Sends a packet about a process, now or when all that it needs is there. */
+/* Sends a packet about a process, now or once everything that it needs is there. */
 void box_local_process_send(struct box_backend_box *box, struct box_local_process *process,
 	uint32_t kind, const void *first, size_t first_size, struct box_str rest);
-/* Asks boxd for the cgroup of a process that is started or adopted. */
+/* Requests the cgroup of a process from boxd, when it is started or adopted. */
 void box_local_process_open_cgroup(
 	struct box_backend_box *box, struct box_local_process *process, int64_t memory_mb);
-/* Nobody needs its cgroup any more. */
+/* Its cgroup is not needed any more. */
 void box_local_process_close_cgroup(struct box_backend_box *box, struct box_local_process *process);
-/* Has boxd open the mounts of a process that is started. */
+/* Lets boxd open the mounts of a process that is started. */
 void box_local_process_open_volumes(struct box_backend_box *box, struct box_local_process *process,
 	const struct box_mount *mounts, size_t count);
 /* Takes NULL. */

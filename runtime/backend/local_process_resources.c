@@ -1,5 +1,5 @@
-/* What a managed process needs before it can be started: a cgroup for its memory limit, and its mounts, both from
- * boxd. Packets about the process wait here, in order, until all is there. If one thing cannot be had, the process
+/* Gets from boxd what a managed process needs before it can be started: a cgroup for its memory limit, and its
+ * mounts. Packets about the process wait here, in order, until everything is there. If one thing fails, the process
  * is not started.
  */
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include "runtime/backend/local_control.h"
 #include "runtime/backend/local_process.h"
 
-/* Packets about a process that wait: few of them, and only input is large, which has a limit of its own. */
+/* Waiting packets about a process: there are few, and only input is large, which has a limit of its own. */
 struct packet {
 	struct box_list links;
 	uint32_t kind;
@@ -29,7 +29,7 @@ struct box_local_process_volumes {
 	int *fds; /* opened so far */
 };
 
-/* A question to boxd; its box stays until it is answered. */
+/* A request to boxd; it keeps the box until it is answered. */
 struct question {
 	struct box_backend_box *box;
 	uint32_t number;
@@ -103,7 +103,7 @@ void box_local_process_send(struct box_backend_box *box, struct box_local_proces
 	box_list_push(&process->packets, &packet->links);
 }
 
-/* In front of the packet that starts it. */
+/* Inserts it before the packet that starts the process. */
 static void send_volumes(struct box_backend_box *box, struct box_local_process *process)
 {
 	struct box_local_process_volumes *volumes = process->volumes;
@@ -149,8 +149,8 @@ static bool starts(const struct box_local_process *process)
 	return kind == BOX_INIT_START_PROCESS_IN || kind == BOX_INIT_START_PROCESS;
 }
 
-/* All that it has is freed now: it may be listed for long. */
-static void tell_failed(struct box_backend_box *box, struct box_local_process *process)
+/* Frees everything it has now, because it may stay listed for long. */
+static void report_failed(struct box_backend_box *box, struct box_local_process *process)
 {
 	char why[512];
 	(void)snprintf(why, sizeof(why), "%.500s", process->failure.text);
@@ -181,10 +181,10 @@ static void resource_ready(
 		return;
 	}
 	if (process->failed && starts(process)) {
-		tell_failed(box, process);
+		report_failed(box, process);
 		return;
 	}
-	/* A process that was adopted is asked about all the same. */
+	/* The state of an adopted process is queried nevertheless. */
 	send_packets(box, process);
 }
 
@@ -281,7 +281,7 @@ static void mount_opened(void *arg, int mount, const struct box_err *err)
 		open_next_mount(question, process);
 		return;
 	}
-	/* The process was forgotten meanwhile, or the mount cannot be had. */
+	/* The process was forgotten meanwhile, or the mount failed. */
 	box_close_p(&mount);
 	free(question);
 	if (process && err) {

@@ -17,7 +17,7 @@
 
 #define LATE_MS 5000 /* how late box-init may be with the end of a run */
 
-/* How much of so many bytes of one stream counts against the limit for all commands together. */
+/* How many bytes of one stream count against the limit for all commands together. */
 static size_t counted_output(size_t len)
 {
 	return len > BOX_OUTPUT_BYTES_MIN ? len - BOX_OUTPUT_BYTES_MIN : 0;
@@ -29,7 +29,7 @@ static void timer_closed(uv_handle_t *handle)
 	box_arena_free(run->arena);
 }
 
-/* Packets for it are ignored from now on. */
+/* From now on packets for it are ignored. */
 static void detach(struct box_local_run *run)
 {
 	for (size_t i = 0; i < run->mounts.opened; i++) {
@@ -61,7 +61,7 @@ void box_local_run_finish(struct box_local_run *run, const struct box_backend_ex
 	box_local_release(box);
 }
 
-/* --- beginning --- */
+/* --- start --- */
 
 void *box_local_run_new(struct box_backend_box *box, size_t size,
 	const struct box_local_run_ops *ops, int64_t max_output_bytes, box_backend_exec_done *done,
@@ -116,7 +116,7 @@ int box_local_run_check_capacity(struct box_local_run *run)
 	}
 	if (run->box->queue.size_bytes > BOX_INIT_QUEUE_RUNS_BYTES_MAX) {
 		return box_err_set(
-			err, BOX_ERR_CAPACITY, EAGAIN, "too much waits for the box to take it");
+			err, BOX_ERR_CAPACITY, EAGAIN, "too much data waits to be sent to the box");
 	}
 	return 0;
 }
@@ -221,7 +221,7 @@ static void gather(struct box_local_run *run, struct box_buf *buf, uint64_t *dis
 {
 	struct box_local *local = run->box->local;
 	if (size > buf->limit - buf->len - *discarded) {
-		box_local_lost(run->box, "it sent more output than it may");
+		box_local_lost(run->box, "it sent more output than allowed");
 		return;
 	}
 	size_t room = local->output_bytes < BOX_OUTPUTS_BYTES_MAX
@@ -229,7 +229,7 @@ static void gather(struct box_local_run *run, struct box_buf *buf, uint64_t *dis
 		: 0;
 	room += buf->len < BOX_OUTPUT_BYTES_MIN ? BOX_OUTPUT_BYTES_MIN - buf->len : 0;
 	size_t held = BOX_MIN(size, room);
-	/* After the first byte that was dropped nothing is kept: there is no gap in the output. */
+	/* After the first dropped byte nothing is kept, so that the output has no gap. */
 	if (*discarded > 0 || run->cancelled) {
 		held = 0;
 	}
@@ -241,11 +241,11 @@ static void gather(struct box_local_run *run, struct box_buf *buf, uint64_t *dis
 	*discarded += size - held;
 }
 
-/* Before any output of it, whichever packet comes first. */
-static void tell_started(struct box_local_run *run)
+/* Called before any output of it, whichever packet arrives first. */
+static void report_started(struct box_local_run *run)
 {
-	if (run->output.live && !run->output.told_started && !run->cancelled) {
-		run->output.told_started = true;
+	if (run->output.live && !run->output.has_reported && !run->cancelled) {
+		run->output.has_reported = true;
 		run->output.live->started(run->arg);
 	}
 }
@@ -257,7 +257,7 @@ static void take_started(struct box_local_run *run)
 		return;
 	}
 	run->output.started = true;
-	tell_started(run);
+	report_started(run);
 }
 
 void box_local_run_take_output(
@@ -270,11 +270,11 @@ void box_local_run_take_output(
 		return;
 	}
 	if (size > run->output.credit) {
-		box_local_lost(run->box, "it sent more output than it may");
+		box_local_lost(run->box, "it sent more output than allowed");
 		return;
 	}
 	run->output.credit -= size;
-	tell_started(run);
+	report_started(run);
 	if (!run->cancelled) {
 		run->output.live->output(run->arg, is_stderr, (struct box_str){bytes, size});
 	}
@@ -320,7 +320,7 @@ void box_local_run_cancel(struct box_backend_op *op)
 		box_local_stdio_update_reading(run);
 	}
 	if (run->exited) {
-		/* Only its pipes are waited for; the timer ends it, outside of this call. */
+		/* It only waits for its pipes; the timer ends it, outside this call. */
 		(void)uv_timer_start(&run->timer, conclude_cb, 0, 0);
 		return;
 	}
@@ -329,7 +329,7 @@ void box_local_run_cancel(struct box_backend_op *op)
 		box_local_run_reset_deadline(run);
 		return;
 	}
-	/* Otherwise boxd has been asked for a mount, and its answer ends the run. */
+	/* Otherwise a mount was requested from boxd, whose answer ends the run. */
 	if (run->refused) {
 		box_local_run_finish(run, NULL, NULL);
 	}
@@ -448,8 +448,8 @@ static void take_exit(struct box_local_run *run, const struct box_init_exit *end
 		finish_unstarted(run, end);
 		return;
 	}
-	/* A run whose time was over while it waited was never started. */
-	tell_started(run);
+	/* A run that timed out while it waited was never started. */
+	report_started(run);
 	run->exited = true;
 	run->end = *end;
 	box_local_run_conclude(run);
@@ -498,7 +498,7 @@ void box_local_run_fail_all(struct box_backend_box *box, const struct box_err *e
 	box_list_splice(&runs, &box->runs);
 	while ((item = box_list_pop(&runs))) {
 		struct box_local_run *run = BOX_CONTAINER_OF(item, struct box_local_run, links);
-		/* A run that waits for boxd is ended by its answer, a refused one by its timer. */
+		/* A run that waits for boxd ends with boxd's answer, a refused one with its timer. */
 		if (!run->sent) {
 			box_list_push(&box->runs, &run->links);
 			continue;

@@ -1,10 +1,10 @@
 /* The bytes of runs: their stdin, and the pipes of live commands.
  *
- * Input goes into a pipe, or to box-init piece by piece, as much as may be under way, and its sender is told
- * when the command has taken it. A live command has pipes of which box-rpc has one end each, so its bytes do not
- * pass box-init. They are made here, because the flags of an end are shared by all who have it: an end that came
- * out of a box could be made to block box-rpc. A microVM, to which fds cannot be sent, a command with a terminal,
- * and one that comes when too many files are open get their bytes by packets.
+ * Input goes into a pipe, or to box-init piece by piece, with a limited amount in flight, and the sender learns when
+ * the command has taken it. A live command has pipes whose other ends box-rpc has, so its bytes do not pass box-init.
+ * box-rpc makes the pipes itself, because the flags of an end are shared by everyone who has it: an end from inside a
+ * box could be made to block box-rpc. Bytes are sent in packets for a microVM, to which fds cannot be sent, for a
+ * command with a terminal, and when too many files are open.
  */
 #include "runtime/backend/local_stdio.h"
 
@@ -24,7 +24,7 @@
 
 #define INPUT_UNDER_WAY_BYTES_MAX (BOX_INIT_INPUT_MAX / 2)
 #define INPUT_PIECE_BYTES_MAX ((size_t)BOX_INIT_BYTES_MAX)
-#define READ_BYTES_MAX (255 * BOX_KIB) /* with what is around them, one frame of a WebSocket */
+#define READ_BYTES_MAX (255 * BOX_KIB)       /* with their envelope, one WebSocket frame */
 #define PIPE_BYTES ((ssize_t)(64 * BOX_KIB)) /* the size of a new pipe */
 #define WIDE_BYTES (1024 * 1024)
 /* The largest pipe that a command can ask for, so all that it can have left in one. */
@@ -87,7 +87,7 @@ static void end_closed(uv_handle_t *handle)
 	drop_reference(((struct end *)handle->data)->pipes);
 }
 
-/* Its fd, which nobody watches any more; -1 when it has none. */
+/* Returns its fd, which is not watched any more; -1 if it has none. */
 static int release(struct end *end)
 {
 	if (end->fd >= 0) {
@@ -103,8 +103,8 @@ static void close_end(struct end *end)
 	box_close_p(&fd);
 }
 
-/* It was full: with a larger pipe, a writer of so much waits less often. A user who has many pipes does not get
- * one, and goes on as before. */
+/* The pipe was full: with a larger one, a fast writer blocks less often. A user who has many pipes does not get a
+ * larger one, and continues as before. */
 static void widen(struct end *end)
 {
 	if (!end->widened) {
@@ -117,7 +117,7 @@ static void widen(struct end *end)
 
 enum result {
 	MORE,  /* something was read, there may be more */
-	EMPTY, /* nothing is there right now, or ever */
+	EMPTY, /* nothing is there now, or the end was reached */
 	STUCK, /* there is no credit for what may be there */
 };
 
@@ -158,7 +158,7 @@ static bool has_bytes(const struct end *end)
 	return poll(&fd, 1, 0) > 0 && (fd.revents & POLLIN);
 }
 
-/* What the command left behind, as far as there is credit. False: there is more. */
+/* Reads what the command left, as far as there is credit. False: there is more. */
 static bool drain(struct end *end)
 {
 	enum result result = MORE;
@@ -201,7 +201,7 @@ void box_local_stdio_update_reading(struct box_local_run *run)
 
 /* --- input of pipes --- */
 
-/* Also when nobody reads the pipe any more: then all input counts as taken. */
+/* Also called when nobody reads the pipe any more: then all input counts as taken. */
 static void writable(uv_poll_t *poll, int status, int events)
 {
 	struct end *end = poll->data;
@@ -249,7 +249,7 @@ void box_local_stdio_close_pipes(struct box_local_run *run)
 	run->pipes = NULL;
 	for (unsigned i = 0; i < pipes->count; i++) {
 		int fd = release(&pipes->ends[i]);
-		if (fd >= 0 && i != STDIN_FILENO && (run->output.told_started || run->cancelled)) {
+		if (fd >= 0 && i != STDIN_FILENO && (run->output.has_reported || run->cancelled)) {
 			box_local_control_send(
 				run->box, BOX_INIT_DRAIN, run->id, NULL, 0, NULL, 0, TAKE_FD(fd));
 		}
@@ -258,7 +258,7 @@ void box_local_stdio_close_pipes(struct box_local_run *run)
 	drop_reference(pipes);
 }
 
-/* Ours is the end that is read of an output, and the one that is written of the input. */
+/* Our end is the read end of an output, and the write end of the input. */
 static int make_pipe(int which, int *ret_ours, int *ret_theirs)
 {
 	int ends[2];
@@ -325,8 +325,8 @@ struct input {
 	struct box_list links;
 	struct box_str left; /* not sent yet; the caller's, until `taken` */
 	bool eof;
-	uint64_t ends_at;              /* it is in when so many bytes are taken */
-	box_backend_input_done *taken; /* NULL: nobody is told, and the bytes are a copy: */
+	uint64_t ends_at;              /* it is taken once this many bytes are */
+	box_backend_input_done *taken; /* NULL: nobody is notified, and the bytes are a copy: */
 	char *own;
 	void *arg;
 };
@@ -415,7 +415,7 @@ void box_local_stdio_input_taken(struct box_local_run *run, uint64_t bytes)
 {
 	/* box-init may lie: it cannot have taken more than it got, nor less than before. */
 	if (bytes < run->input.taken || bytes > run->input.sent) {
-		box_local_lost(run->box, "it took more input than it got");
+		box_local_lost(run->box, "it took more input than was sent");
 		return;
 	}
 	run->input.taken = bytes;
@@ -454,7 +454,7 @@ void box_local_stdio_input(struct box_backend_op *op, struct box_str bytes, bool
 	input->arg = arg;
 	box_list_push(&run->input.waiting, &input->links);
 	box_local_stdio_send_input(run);
-	/* An end without bytes is in as soon as it is sent, and nobody is told. */
+	/* An end without bytes counts as taken once it is sent, and nobody is notified. */
 	if (!taken && input->left.len == 0 && input->ends_at <= run->input.taken &&
 		run->input.waiting.next == &input->links && run->sent && !run->pipes) {
 		finish_input(input, NULL);

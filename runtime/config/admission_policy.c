@@ -16,7 +16,7 @@
 #define POSITIVE "must be greater than 0"
 #define NOT_NEGATIVE "must be greater than or equal to 0"
 
-/* The members that can have one value only are read and forgotten. */
+/* Members with only one valid value are checked and not stored. */
 struct parsed_policy {
 	struct box_admission_policy policy;
 	int logical_session_id;

@@ -9,7 +9,7 @@
 #include "runtime/config/config.h"
 #include "runtime/spec/spec.h"
 
-#define SHARE_PARTS 8 /* of which one workspace does not get the last */
+#define SHARE_PARTS 8 /* one workspace gets all but the last of these parts */
 
 int64_t box_ceilings_share(int64_t all)
 {
@@ -35,7 +35,7 @@ static int64_t set_or(int64_t set, int64_t otherwise)
 struct box_ceilings box_ceilings_from_limits(
 	const struct box_limits *limits, const struct box_ceilings_host_size *host)
 {
-	/* On a small host the usual profiles still fit: boxes may always be promised more memory than there is,
+	/* On a small host the usual profiles still fit: more memory may be promised to boxes than there is,
 	 * and the reserve limits what they really take. */
 	int64_t host_mb = at_least(host->memory_mb, BOX_CEILING_MEMORY_MB_MIN);
 	int64_t host_cpus = at_least(host->cpus, BOX_CEILING_CPUS_MIN);

@@ -21,7 +21,7 @@ struct box_ceilings_host_size {
 	int64_t cpus;
 };
 
-/* 0: there is none. */
+/* 0: no limit. */
 struct box_ceilings {
 	/* of one spec */
 	int64_t memory_mb;
@@ -40,8 +40,8 @@ struct box_ceilings {
 struct box_ceilings box_ceilings_from_limits(
 	const struct box_limits *limits, const struct box_ceilings_host_size *host);
 
-/* The limits as they are in force: those that were not written as they follow from others; negative
- * where there is no limit. */
+/* The limits in force: limits that were not configured are derived from others; negative means no
+ * limit. */
 struct box_limits box_ceilings_limits_in_force(
 	const struct box_ceilings *ceilings, const struct box_limits *limits);
 
@@ -52,7 +52,7 @@ int64_t box_ceilings_artifact_share(int64_t all_mb);
 /* The default share of one workspace: all but an eighth, rounded up. */
 int64_t box_ceilings_share(int64_t all);
 
-/* Lowers a timeout that was not set (`data` is the spec as it came), or that means "none", to the limit. */
+/* Lowers a timeout to the limit if it was not set (`data` is the spec as received) or means "none". */
 void box_ceilings_clamp_timeout(
 	const struct box_ceilings *ceilings, const struct box_value *data, struct box_spec *spec);
 /* 0, or -ERANGE with BOX_ERR_VALIDATION and the name of the limit. */
@@ -61,16 +61,16 @@ int box_ceilings_check_spec(
 int box_ceilings_check_process(const struct box_ceilings *ceilings,
 	const struct box_process_spec *spec, struct box_err *err);
 
-/* What there is already, when a box is to be made. */
+/* What exists already when a box is to be made. */
 struct box_ceilings_usage {
 	int64_t workspace_sessions;
 	int64_t workspace_memory_mb;
 	int64_t memory_mb; /* of all workspaces */
 };
 
-/* Whether a box of so much memory may come on top: 0, or -ENOSPC with BOX_ERR_CAPACITY. */
+/* Whether a box with this much memory may be added: 0, or -ENOSPC with BOX_ERR_CAPACITY. */
 int box_ceilings_check_box(const struct box_ceilings *ceilings,
 	const struct box_ceilings_usage *use, int64_t memory_mb, struct box_err *err);
-/* Whether one more managed process may. */
+/* Whether one more managed process may be added. */
 int box_ceilings_check_processes(
 	const struct box_ceilings *ceilings, int64_t workspace_processes, struct box_err *err);

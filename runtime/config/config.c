@@ -40,7 +40,7 @@ static int64_t *limit_of(struct box_limits *limits, const struct limit *row)
 	return (int64_t *)(void *)((char *)limits + row->offset);
 }
 
-/* null, false, 0, "" and [] are no section, as for the reference. */
+/* null, false, 0, "" and [] count as no section, as in the reference. */
 static bool is_falsy(const struct box_value *value)
 {
 	switch (value->type) {
@@ -60,7 +60,7 @@ static bool is_falsy(const struct box_value *value)
 	}
 }
 
-/* A section that must be a map where it is anything at all; NULL in *ret_section when it is not. */
+/* A section must be a map if it is set at all; *ret_section is NULL if it is not set. */
 static int find_section(const struct box_value *map, const char *name,
 	const struct box_value **ret_section, struct box_err *err)
 {
@@ -75,7 +75,7 @@ static int find_section(const struct box_value *map, const char *name,
 	return 0;
 }
 
-/* Limits that the section does not name keep the value they have in `limits`. */
+/* Limits that the section does not name keep their value in `limits`. */
 static int read_limits(const struct box_value *map, enum box_config_origin origin,
 	struct box_limits *limits, struct box_err *err)
 {
@@ -154,7 +154,7 @@ static int read_switch(
 	return 0;
 }
 
-/* What only the operator's own file can turn on. */
+/* Settings that only the operator's own file can enable. */
 static int read_switches(struct box_config *config, struct box_err *err)
 {
 	int result = read_switch(config, "require_context", &config->require_context, err);
@@ -167,7 +167,7 @@ static int read_switches(struct box_config *config, struct box_err *err)
 	return result;
 }
 
-/* As browsers send it, to be compared byte by byte: what is none would never be met. */
+/* Compared byte by byte with what browsers send, so a malformed origin, which would never match, is an error. */
 static bool is_origin(struct box_str text)
 {
 	const char *end = text.bytes + text.len;
@@ -207,9 +207,9 @@ static int read_allowed_origins(struct box_config *config, struct box_err *err)
 	return 0;
 }
 
-/* -- the whole -------------------------------------------------------------------------------- */
+/* -- the whole configuration ------------------------------------------------------------------ */
 
-/* The name of a top-level member as the table has it, NULL when a map of that origin has none such. */
+/* The name of a top-level member as in the table; NULL if a map of that origin has no such member. */
 static const char *known_name(struct box_str name, enum box_config_origin origin)
 {
 	const struct box_config_member *member = box_config_members_find("", name);
@@ -223,7 +223,7 @@ bool box_config_allows(struct box_str name, enum box_config_origin origin)
 	return known_name(name, origin) != NULL;
 }
 
-/* What a tree costs to keep, near enough: its texts and a few bytes for each value. */
+/* The approximate memory of a tree: its texts and a few bytes for each value. */
 static size_t weight(const struct box_value *value)
 {
 	size_t sum = 4;

@@ -1,8 +1,8 @@
 /* The configuration: one map, from --config, LANGBOT_BOX_CONFIG or box_init, checked into a struct.
  *
- * Pure: a map is merged over the present one by top-level key, the whole is checked, and either a
- * new struct comes out or nothing changes. Wrong members are refused with the key; config_members.h decides
- * about unknown ones. The caller puts in front of the text where the map came from.
+ * Pure: a map is merged over the present one by top-level key, the whole is checked, and either a new struct is
+ * returned or nothing changes. Invalid members are refused by name; config_members.h decides about unknown ones. The
+ * caller prefixes the text with the map's origin.
  */
 #pragma once
 
@@ -18,7 +18,7 @@ struct box_arena;
 
 #define BOX_CONFIG_MEMORY_MB_MAX (1024 * 1024 * 1024LL) /* a pebibyte */
 
-#define BOX_CONFIG_SEALED 2 /* the operator's, and part of the policy that boxd seals */
+#define BOX_CONFIG_SEALED 2 /* set by the operator, and part of the policy that boxd seals */
 
 /* The members of `limits`: name, minimum, maximum, default, and whether only the operator may set it, so
  * that a client's map does not change it. A row here is a field of struct box_limits, is read from the
@@ -68,23 +68,23 @@ struct box_admission_policy {
 	int64_t readiness_cache_sec;
 };
 
-/* Where a map came from: that decides what it may set about mounts. */
+/* Where a map came from, which decides what it may set about mounts. */
 enum box_config_origin {
 	BOX_CONFIG_OPERATOR, /* --config */
 	BOX_CONFIG_PARENT,   /* the process that started this one: LANGBOT_BOX_CONFIG, box_init on
 			      * stdio. It sets what may be mounted where the file does not */
-	BOX_CONFIG_CLIENT,   /* box_init on any other connection: it can only narrow that */
+	BOX_CONFIG_CLIENT,   /* box_init on any other connection, which can only narrow that */
 };
 
 struct box_config {
 	struct box_arena *arena;
-	struct box_value map; /* the known members merged so far, as they came */
-	const char *backend;  /* "" when unset: the best that works */
+	struct box_value map; /* the known members merged so far, as received */
+	const char *backend;  /* "" if unset: the best that works */
 	int64_t session_ttl_sec;
 	bool require_context;
 	const char *const *allowed_origins; /* NULL-terminated, or NULL */
-	bool unauthenticated; /* without a token, everyone who reaches the port is accepted */
-	bool metrics_open;    /* /metrics is for everyone */
+	bool unauthenticated; /* without a token, everyone who reaches the port is admitted */
+	bool metrics_open;    /* everyone may read /metrics */
 	struct box_limits limits;
 	struct box_admission_policy admission;
 	const char *host_root;         /* absolute, or NULL when none is configured */
@@ -104,7 +104,7 @@ struct box_config {
 		client_skills; /* a client's own skill folder, which no box may mount either; or NULL */
 };
 
-/* The configuration with nothing set. */
+/* The configuration with all defaults. */
 struct box_config *box_config_default(void);
 void box_config_free(struct box_config *config);
 static inline void box_config_free_p(struct box_config **config)
@@ -120,7 +120,7 @@ int box_config_merge(const struct box_config *present, const struct box_value *m
 	enum box_config_origin origin, const char *working_folder, struct box_config **ret_config,
 	struct box_err *err);
 
-/* Whether a map of that origin may have this top-level member; others are ignored. */
+/* Whether a map of that origin may have this top-level member; other members are ignored. */
 bool box_config_allows(struct box_str name, enum box_config_origin origin);
 
 /* Adds the mount roots of the command line; `more` is absolute, NULL-terminated, or NULL. */
@@ -131,6 +131,6 @@ int box_config_add_mount_roots(
  * BOX_ERR_VALIDATION and the reference's text. */
 int box_config_may_make_workspace(const struct box_config *config, struct box_err *err);
 
-/* Lexically absolute and normalised: no `.`, `..`, `//`; relative ones start at `base`. NULL when
- * it would pass BOX_PATH_MAX. */
+/* Makes a path absolute and normalised, as text: no `.`, `..`, `//`; relative ones start at `base`. NULL if it would
+ * exceed BOX_PATH_MAX. */
 const char *box_config_resolve_path(struct box_arena *arena, const char *base, struct box_str path);

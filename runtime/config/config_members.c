@@ -1,4 +1,4 @@
-/* The table of members, and the search for the one that a misspelt name probably means. */
+/* The table of members, and the search for the member that a misspelt name probably means. */
 #include "runtime/config/config_members.h"
 
 #include <ctype.h>
@@ -17,8 +17,8 @@
 #define LANGBOT BOX_CONFIG_MEMBER_LANGBOT
 #define FORMER (BOX_CONFIG_MEMBER_LANGBOT | BOX_CONFIG_MEMBER_FORMER)
 
-/* A section stands before its members. Where a name is in several sections, the first row is the one
- * that is suggested. */
+/* A section precedes its members. If a name occurs in several sections, its first row is the one that is
+ * suggested. */
 static const struct box_config_member members[] = {
 	{"enabled", 0}, /* the service's */
 	{"backend", 0},
@@ -36,7 +36,7 @@ static const struct box_config_member members[] = {
 #undef LIMIT
 		{"limits.max_workspace_entries", 0}, /* the service's */
 	{"local", 0},
-	/* boxd holds what three of these lead to from its start on. */
+	/* boxd opens the folders of three of these at its start. */
 	{"local.host_root", RESTART},
 	{"local.default_workspace", 0},
 	{"local.skills_root", RESTART},
@@ -44,7 +44,7 @@ static const struct box_config_member members[] = {
 	{"local.rootfs", OPERATOR | RESTART}, /* this and the next two: policy.c */
 	{"local.seccomp", OPERATOR | RESTART},
 	{"local.degraded", OPERATOR | RESTART},
-	/* These are the service's of libbox: one file can serve both. */
+	/* These belong to libbox's service: one file can configure both. */
 	{"local.profile", 0},
 	{"local.profiles", OPEN},
 	{"local.image", 0},
@@ -66,7 +66,7 @@ static const struct box_config_member members[] = {
 	{"admission.read_only_rootfs", 0},
 	{"admission.workspace_quota_mb", 0},
 	{"admission.readiness_cache_sec", 0},
-	/* What LangBot's own configuration has besides. */
+	/* Other members of LangBot's own configuration. */
 	{"runtime", LANGBOT | OPEN},
 	{"default_memory_mb", LANGBOT},
 	{"docker", LANGBOT | OPEN},
@@ -78,7 +78,7 @@ static const struct box_config_member members[] = {
 	{"allowed_host_mount_roots", FORMER},
 };
 
-/* The last name of a dotted one, and how long the section before it is. */
+/* The last part of a dotted name, and the length of the section before it. */
 static const char *name_of(const struct box_config_member *member, size_t *ret_section)
 {
 	const char *dot = strchr(member->path, '.');
@@ -110,9 +110,9 @@ static bool is_section(const struct box_config_member *member)
 	return at < BOX_COUNT_OF(members) && is_in(&members[at], member->path);
 }
 
-/* --- what was meant --- */
+/* --- suggestions --- */
 
-/* hostRoot, host-root and host_root are the same slip. Returns the length. */
+/* hostRoot, host-root and host_root count as the same spelling. Returns the length. */
 static size_t fold_name(struct box_str name, char out[NAME_MAX_COMPARED])
 {
 	size_t len = 0;
@@ -157,30 +157,30 @@ static size_t distance(const char *a, size_t a_len, const char *b, size_t b_len)
 	return above[b_len];
 }
 
-/* How many slips are forgiven in a name of this length. */
-static size_t forgiven(size_t len)
+/* How many typing errors are forgiven in a name of this length. */
+static size_t slips_max(size_t len)
 {
 	return len < 6 ? 1 : (len + 2) / 4;
 }
 
-/* 0: the same but for how it is written; SIZE_MAX: nothing alike. */
-static size_t unlikeness(const char *folded, size_t len, const struct box_config_member *member)
+/* 0: the same except for spelling; SIZE_MAX: not similar. */
+static size_t difference(const char *folded, size_t len, const struct box_config_member *member)
 {
 	char other[NAME_MAX_COMPARED];
 	size_t section;
 	size_t other_len = fold_name(box_str(name_of(member, &section)), other);
 	size_t slips = distance(folded, len, other, other_len);
-	return slips <= forgiven(least_of(len, other_len)) ? slips : SIZE_MAX;
+	return slips <= slips_max(least_of(len, other_len)) ? slips : SIZE_MAX;
 }
 
-/* The nearest row. The same section is preferred unless another has the very name. */
+/* The most similar row. The same section is preferred unless another section has exactly this name. */
 static const struct box_config_member *find_nearest(
 	const char *section, const char *folded, size_t len, bool *ret_exact)
 {
 	const struct box_config_member *nearest = NULL;
 	size_t least = SIZE_MAX;
 	for (size_t i = 0; i < BOX_COUNT_OF(members); i++) {
-		size_t slips = unlikeness(folded, len, &members[i]);
+		size_t slips = difference(folded, len, &members[i]);
 		if (slips == SIZE_MAX || (members[i].flags & BOX_CONFIG_MEMBER_FORMER)) {
 			continue;
 		}
@@ -222,7 +222,7 @@ const char *box_config_members_suggest(struct box_arena *arena, const char *sect
 		: box_arena_printf(arena, "it belongs under %.*s", (int)section_len, nearest->path);
 }
 
-/* --- what is said of a map --- */
+/* --- checking a map --- */
 
 struct check {
 	struct box_arena *arena;
@@ -238,7 +238,7 @@ void box_config_members_add_finding(
 		? &found->items[found->count++]
 		: NULL;
 	found->errors += wrong;
-	/* Warnings do not keep an error from being told. */
+	/* Warnings must not prevent an error from being reported. */
 	for (size_t i = 0; !room && wrong && i < found->count; i++) {
 		room = found->items[i].wrong ? NULL : &found->items[i];
 	}
@@ -261,7 +261,7 @@ static void add_unknown(const struct check *check, const char *section, struct b
 		wrong);
 }
 
-/* A member that has a row: that it is known does not mean that it counts here. */
+/* A member that has a row may still have no effect in this map. */
 static void check_known(const struct check *check, const struct box_config_member *member,
 	const struct box_value *value)
 {
@@ -344,7 +344,7 @@ static bool same(const struct box_value *a, const struct box_value *b)
 	return equal;
 }
 
-/* What stands at a dotted name; null when nothing does. */
+/* The value at a dotted name; null if there is none. */
 static struct box_value value_at(
 	const struct box_value *map, const struct box_config_member *member)
 {

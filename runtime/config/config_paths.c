@@ -1,7 +1,7 @@
-/* The paths of the configuration, resolved as texts.
+/* The paths of the configuration, resolved as text.
  *
- * Nothing is opened: boxd checks what a path really leads to when it opens it. `~` is a name like any other and not
- * expanded: the home folder of a daemon is rarely the one that was meant.
+ * Nothing is opened: boxd checks what a path really leads to when it opens it. `~` is not expanded, because the home
+ * folder of a daemon is rarely the intended one.
  */
 #include "runtime/config/config_paths.h"
 
@@ -12,10 +12,10 @@
 #include "base/buf.h"
 #include "runtime/spec/fields.h"
 
-/* The host_root of mounts and of the skill store when none is configured: LangBot's own. */
+/* The default host_root of mounts and of the skill store: LangBot's own. */
 #define DEFAULT_HOST_ROOT "data/box"
 
-/* Appends the components of a path to the normalised one in `out`; false when it gets too long. */
+/* Appends the components of a path to the normalised one in `out`; false if it gets too long. */
 static bool append_components(char *out, size_t *len, struct box_str path)
 {
 	const char *p = path.bytes;
@@ -106,7 +106,7 @@ int box_config_paths_read_list(struct box_arena *arena, const char *name,
 	return result;
 }
 
-/* A text member of `local` without white space at the ends; empty when it is not set. */
+/* A text member of `local` without white space at its ends; empty if it is not set. */
 static int read_text(const struct box_value *local, const char *name, struct box_str *ret_text,
 	struct box_err *err)
 {
@@ -228,8 +228,8 @@ static int read_list(struct box_config *config, const struct box_value *local,
 	return 0;
 }
 
-/* What the file, or the process that started this one, sets about mounts. An empty list in the file means none; in
- * the configuration of a client it means its host_root, as in the reference. */
+/* What the file, or the process that started this one, sets about mounts. An empty list in the file means no mounts;
+ * in a client's configuration it means the client's host_root, as in the reference. */
 static int settle(struct box_config *config, const struct box_value *local,
 	const struct box_config_paths *paths, struct box_err *err)
 {
@@ -255,7 +255,7 @@ static int settle(struct box_config *config, const struct box_value *local,
 	return result;
 }
 
-/* When nobody has set anything yet. */
+/* The defaults, before anyone has set anything. */
 static int settle_default(
 	struct box_config *config, const struct box_config_paths *paths, struct box_err *err)
 {
@@ -266,8 +266,8 @@ static int settle_default(
 				    box_str("skills"), &config->skills_root, err);
 }
 
-/* What a client says can only narrow: what its relative roots mean is not known here, and the rest
- * of such a list would refuse what it was to allow. */
+/* A client can only narrow the mounts. Relative roots have no known meaning here; ignoring only those would leave a
+ * list that refuses what it was to allow, so the whole list is ignored. */
 static int narrow(struct box_config *config, const struct box_value *local,
 	const struct box_config_paths *paths, bool all_absolute, struct box_err *err)
 {

@@ -6,7 +6,7 @@
 struct box_config_paths {
 	enum box_config_origin origin;
 	const char *working_folder;
-	bool local_is_new; /* the `local` section came with the map that is merged now */
+	bool local_is_new; /* the map that is merged now has a `local` section */
 };
 
 /* Fills the path members of `config` from its `local` section (NULL: none). */

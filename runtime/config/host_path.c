@@ -43,8 +43,7 @@ static bool is_under_one(const char *path, const char *const *roots)
 	return false;
 }
 
-/* The folder that an operator most likely wants to allow: the client's own, if the path is in
- * it. */
+/* Suggests a folder that the operator could allow: the client's own, if the path is in it. */
 static const char *advised(const char *path, const struct box_config *config)
 {
 	return config->host_root && is_under(path, config->host_root) ? config->host_root : path;

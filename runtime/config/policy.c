@@ -1,4 +1,4 @@
-/* The part of the configuration that decides how strong boxes are: only the operator's own file may set it. */
+/* Reads the settings that decide how strong boxes are, which only the operator's own file may set. */
 #include "runtime/config/policy.h"
 
 #include <errno.h>
@@ -157,7 +157,7 @@ static int read_file(struct box_arena *arena, const struct box_value *file,
 	return read_degraded(local, policy, err);
 }
 
-/* --- the layout --- */
+/* --- the layout of folders --- */
 
 static bool is_in(const char *path, const char *folder)
 {
@@ -221,7 +221,7 @@ static int check_layout(const struct box_policy *policy, const struct box_config
 	return check_store(config, arena, err);
 }
 
-/* --- the whole --- */
+/* --- the whole policy --- */
 
 int box_policy_check(const struct box_value *file, const struct box_config *config,
 	const char *working_folder, struct box_err *err)

@@ -1,5 +1,5 @@
-/* Which paths are sent to a box at all, and which error an errno from a box becomes. Only the box can know what a path
- * leads to. */
+/* Decides which paths are sent to a box at all, and which error an errno from a box becomes. Only the box can know
+ * what a path leads to. */
 #include "runtime/session/file_text.h"
 
 #include <errno.h>
@@ -46,8 +46,8 @@ static const char *skip_slashes(const char *text)
 	return text + strspn(text, "/");
 }
 
-/* What is left of an absolute path behind a normalised folder, or NULL. Slashes may be doubled and
- * names be "."; a ".." is for the box to judge. */
+/* The rest of an absolute path after a normalised folder, or NULL. Slashes may be doubled and components may be ".";
+ * ".." is left to the box. */
 static const char *behind(const char *path, const char *folder)
 {
 	for (;;) {

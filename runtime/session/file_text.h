@@ -12,7 +12,7 @@ struct box_arena;
 
 /* The path in a box of a session with this mount_path: absolute, or relative to that. Its root is
  * the mount path, /tmp or the root, whichever it begins with. 0, or negative with BOX_ERR_VALIDATION;
- * `field` is what the client calls it. */
+ * `field` is the client's name for it. */
 int box_file_text_parse_path(struct box_arena *arena, const char *mount_path, struct box_str path,
 	const char *field, struct box_file_path *ret_path, struct box_err *err);
 

@@ -1,4 +1,4 @@
-/* UTF-8 repair, stripping and the clip line. LangBot matches the clip line to the letter. */
+/* UTF-8 repair, stripping and the clip line, which LangBot matches literally. */
 #include "runtime/session/output.h"
 
 #include <inttypes.h>
@@ -77,7 +77,7 @@ struct box_str box_output_repair(struct box_arena *arena, struct box_str raw)
 	return (struct box_str){text, len};
 }
 
-/* White space as Python's str.strip() has it: the clients expect what their own runtime sent. */
+/* White space as in Python's str.strip(): clients expect what the Python runtime sent. */
 static size_t space_at(const char *bytes, size_t left)
 {
 	static const char *const wide[] = {"\xc2\x85", "\xc2\xa0", "\xe1\x9a\x80", "\xe2\x80\xa8",

@@ -1,8 +1,8 @@
-/* Managed processes of sessions: starting, stopping, their end, and what can be seen of them.
+/* Managed processes of sessions: starting, stopping, their end, and what clients see of them.
  *
- * A process is running, then exited, then forgotten; one that was stopped or replaced is leaving until it
- * has ended. Operations that wait for an end are in a list of the process that ends. Readers and peeks are
- * in process_reader.c, the record for a successor in process_record.c.
+ * A process is running, then exited, then forgotten; one that was stopped or replaced is leaving until it has ended.
+ * Operations that wait for the end of a process are in its list. Readers and peeks are in process_reader.c, the record
+ * for the next box-rpc in process_record.c.
  */
 #include "runtime/session/process.h"
 
@@ -86,7 +86,7 @@ int64_t box_process_limit_mb(const struct box_process *process)
 	return process->memory_mb < process->session->spec.memory_mb ? process->memory_mb : 0;
 }
 
-/* Its box is gone, or forgets it, too. */
+/* Forgets a process; its box is gone, or forgets it too. */
 void box_process_free(struct box_process *process)
 {
 	box_process_dismiss_readers(process);
@@ -105,7 +105,7 @@ static void forget(struct box_process *process)
 	box_process_free(process);
 }
 
-/* --- what can be seen --- */
+/* --- information --- */
 
 static struct box_value text_value(struct box_arena *arena, const char *text)
 {
@@ -266,7 +266,7 @@ static void op_finish(
 	last.done(last.arg, process, err);
 }
 
-/* Nobody finds it by its id from now on, and it is ended. */
+/* From now on it cannot be found by its id, and it is being ended. */
 static void leave(struct box_process *process)
 {
 	if (process->leaving) {
@@ -281,7 +281,7 @@ static void leave(struct box_process *process)
 	}
 }
 
-/* One of this id that is not over yet, or NULL. */
+/* A process with this id that is not over yet, or NULL. */
 static struct box_process *find_present(struct box_session *session, const char *id)
 {
 	for (struct box_list *at = session->processes.next; at != &session->processes;
@@ -317,7 +317,7 @@ static int begin(struct box_session *session, const struct box_process_spec *spe
 	limited.mounts = session->spec.volumes;
 	limited.mount_count = session->spec.volume_count;
 	process->oom_kills = session->backend->processes->oom_kills(session->box);
-	/* First the record: a successor that looks for one too many finds that it is not there. */
+	/* The record comes first: if the next box-rpc looks for a process that was never started, it finds none. */
 	box_process_record(process);
 	int r = session->backend->processes->start(
 		session->box, number, &limited, &box_process_events, process, err);
@@ -354,7 +354,7 @@ static int check_live(const struct box_session *session, struct box_err *err)
 	return 0;
 }
 
-/* What waited for an end goes on: a start begins, or waits for another one that began since. */
+/* Continues the operations that waited for an end: a start begins, or waits for another one that began since. */
 static void op_go_on(struct box_process_op *op)
 {
 	struct box_process *process = NULL;
@@ -377,8 +377,8 @@ static void op_go_on(struct box_process_op *op)
 	op_finish(op, r < 0 ? NULL : process, r < 0 ? &err : NULL);
 }
 
-/* It has left: it is freed, and then those go on that waited for this. */
-static void depart(struct box_process *process)
+/* It has left: frees it, then continues the operations that waited for that. */
+static void finish_leaving(struct box_process *process)
 {
 	struct box_list ops;
 	box_list_init(&ops);
@@ -547,7 +547,7 @@ static void on_state(void *arg, const struct box_backend_process_state *state)
 	}
 	if (process->leaving && !process->running) {
 		ops_of(process)->forget(process->session->box, process->number);
-		depart(process);
+		finish_leaving(process);
 		return;
 	}
 	box_process_serve_readers(process);
@@ -594,11 +594,11 @@ void box_process_end_all(struct box_session *session)
 		if (process->running) {
 			set_ended(process, &killed);
 		}
-		depart(process);
+		finish_leaving(process);
 	}
 }
 
-/* At the second look: if we were held up ourselves, its end may lie unread at the first. */
+/* Only at the second check: if we were delayed ourselves, its end may be unread at the first. */
 static bool is_late(struct box_process *process, uint64_t now_ms)
 {
 	bool before = process->late;
@@ -622,11 +622,11 @@ static struct box_process *oldest_completed(const struct box_sessions *sessions)
 	struct box_process *oldest = NULL;
 	for (const struct box_list *at = sessions->all.next; at != &sessions->all; at = at->next) {
 		const struct box_list *list = &box_session_at(at)->processes;
-		/* Of a predecessor's session that has no box yet, nothing can be forgotten. */
+		/* While a session of the previous box-rpc has no box yet, nothing of it can be forgotten. */
 		for (const struct box_list *one = list->next;
 			box_session_at(at)->box && one != list; one = one->next) {
 			struct box_process *process = box_process_at(one);
-			/* Whoever reads it gets its last words first. */
+			/* Its readers get the rest of its output first. */
 			if (!process->running && !process->leaving &&
 				box_list_empty(&process->readers) &&
 				(!oldest || process->exited_ms < oldest->exited_ms)) {

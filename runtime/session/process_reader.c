@@ -1,8 +1,8 @@
-/* Who gets the output of a managed process, and what goes into its stdin.
+/* Delivers the output of managed processes to readers and peeks, and input to their stdin.
  *
- * Readers take output away, one after the other: only the first in line is attached, and the process is read
- * as far as that one allows. A peek looks at output without taking it away: it waits in the box, whose answer
- * counts only for a peek that is under way, and never for more bytes than were asked for.
+ * Readers take output away, one after the other: only the first in line is attached, and the process is read as far as
+ * that reader allows. A peek looks at output without taking it away: it waits in the box, whose answer counts only for
+ * a pending peek, and never for more bytes than requested.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -14,11 +14,11 @@
 #include "base/macros.h"
 #include "runtime/session/process_internal.h"
 
-#define HOLD_BYTES (1024 * BOX_KIB)     /* while nobody says otherwise */
-#define FEED_BYTES (256 * BOX_KIB)      /* of input on their way, not taken */
-#define TELL_BYTES (64 * BOX_KIB)       /* confirmed, then the box is told at once */
+#define HOLD_BYTES (1024 * BOX_KIB) /* by default */
+#define FEED_BYTES (256 * BOX_KIB)  /* of input in flight, not taken */
+#define TELL_BYTES (64 * BOX_KIB)   /* so many confirmed bytes are reported to the box at once */
 #define FEED_PIECE_BYTES (63 * BOX_KIB) /* in one packet */
-#define PEEK_LATE_MS 3000               /* the box may answer a peek so much late */
+#define PEEK_LATE_MS 3000               /* how late the box may answer a peek */
 
 static struct box_process_reader *first_reader(const struct box_process *process)
 {
@@ -35,12 +35,12 @@ static void follow(struct box_process *process, const struct box_backend_process
 
 /* --- output --- */
 
-static void tell_end(struct box_process_reader *reader)
+static void report_end(struct box_process_reader *reader)
 {
 	const struct box_process *process = reader->process;
-	if (!reader->told_end && !process->running && process->out_ended &&
+	if (!reader->end_sent && !process->running && process->out_ended &&
 		process->given >= process->out_end) {
-		reader->told_end = true;
+		reader->end_sent = true;
 		reader->events->ended(reader->arg, process);
 	}
 }
@@ -54,22 +54,22 @@ void box_process_serve_readers(struct box_process *process)
 	if (!reader->attached) {
 		reader->attached = true;
 		uint64_t from = reader->from == BOX_PROCESS_FROM_UNCONFIRMED ? 0 : reader->from;
-		/* There is no output behind out_end, whatever the reader asks for. */
+		/* There is no output after out_end, whatever the reader requests. */
 		from = BOX_MIN(from, process->out_end);
 		process->given = BOX_MAX(from, process->freed);
 		reader->events->attached(
 			reader->arg, process->given, box_process_input_end(reader));
 	}
-	/* The callback may have detached it, and another reader be the first. */
+	/* The callback may have detached it, so that another reader is the first. */
 	if (first_reader(process) == reader) {
-		tell_end(reader);
+		report_end(reader);
 	}
 }
 
 void box_process_deliver_output(struct box_process *process, uint64_t offset, struct box_str bytes)
 {
 	struct box_process_reader *reader = first_reader(process);
-	if (!reader || !reader->attached || reader->told_end || offset != process->given) {
+	if (!reader || !reader->attached || reader->end_sent || offset != process->given) {
 		return;
 	}
 	process->given += bytes.len;
@@ -78,20 +78,20 @@ void box_process_deliver_output(struct box_process *process, uint64_t offset, st
 	}
 	reader->events->output(reader->arg, offset, bytes);
 	if (first_reader(process) == reader) {
-		tell_end(reader);
+		report_end(reader);
 	}
 }
 
 void box_process_skip_output(struct box_process *process, uint64_t offset)
 {
 	struct box_process_reader *reader = first_reader(process);
-	if (reader && reader->attached && !reader->told_end && offset > process->given) {
+	if (reader && reader->attached && !reader->end_sent && offset > process->given) {
 		process->given = offset;
 		process->out_end = BOX_MAX(offset, process->out_end);
 	}
 }
 
-/* Whether the box must be told at once, because it would soon wait for that, and the process with it. */
+/* Whether the box must be told at once, because it, and the process with it, would soon wait for that. */
 static bool is_urgent(
 	const struct box_process_reader *reader, const struct box_backend_process_follow *wanted)
 {
@@ -158,7 +158,7 @@ void box_process_read(struct box_process_reader *reader, uint64_t from)
 	reader->in_line = true;
 	reader->from = from;
 	if (!process) {
-		reader->told_end = true;
+		reader->end_sent = true;
 		reader->events->ended(reader->arg, NULL);
 		return;
 	}
@@ -208,8 +208,8 @@ void box_process_dismiss_readers(struct box_process *process)
 	}
 	while (!box_list_empty(&process->readers)) {
 		struct box_process_reader *reader = pop_reader(&process->readers);
-		if (!reader->told_end) {
-			reader->told_end = true;
+		if (!reader->end_sent) {
+			reader->end_sent = true;
 			reader->events->ended(reader->arg, process);
 		}
 	}
@@ -222,8 +222,7 @@ static size_t waiting_input(const struct box_process *process)
 	return process->input.len - process->input_at;
 }
 
-/* How much of the input that a process holds counts against the limit for all processes: what is above its own
- * share. */
+/* How much of a process's waiting input counts against the limit for all processes: what exceeds its own share. */
 static size_t counted(size_t held)
 {
 	return held > BOX_PROCESS_INPUT_BYTES_MIN ? held - BOX_PROCESS_INPUT_BYTES_MIN : 0;
@@ -245,7 +244,7 @@ void box_process_free_input(struct box_process *process)
 	count_input(process);
 }
 
-/* Frees input that was sent: when that is all of it, or the larger half; `now`: in any case. */
+/* Frees input that was sent, if that is all of it or the larger half; `now`: in any case. */
 static void drop_sent_input(struct box_process *process, bool now)
 {
 	struct box_buf *input = &process->input;
@@ -350,7 +349,7 @@ void box_process_set_input_taken(struct box_process *process, uint64_t taken)
 	struct box_process_reader *reader = first_reader(process);
 	process->in_taken = taken;
 	pump_input(process);
-	if (reader && reader->attached && !reader->told_end) {
+	if (reader && reader->attached && !reader->end_sent) {
 		reader->events->fed(reader->arg, taken);
 	}
 }
@@ -374,7 +373,7 @@ struct box_process_peek {
 	struct box_process *process;
 	struct box_backend_process_peek wanted;
 	uint64_t until_ms;
-	box_process_peeked *done; /* NULL: nobody wants to know any more */
+	box_process_peeked *done; /* NULL: cancelled */
 	void *arg;
 };
 
@@ -427,8 +426,8 @@ int box_process_peek(struct box_process *process, const struct box_backend_proce
 	return 0;
 }
 
-/* Has the box answer with what it has now. The peek stays in the list until the answer comes, so that the box
- * never has more of them than the list. */
+/* Requests the box's answer now. The peek stays in the list until the answer arrives, so that the box never has more
+ * of them than the list. */
 static void answer_soon(struct box_process_peek *peek)
 {
 	if (peek->wanted.wait) {
@@ -461,7 +460,7 @@ void box_process_take_peeked(
 	}
 }
 
-/* When the time of a peek is over, the box is asked for what it has; a box that does not answer then has no such
+/* When the time of a peek is over, the box is queried for what it has; if it does not answer then, it has no such
  * process. */
 static void tick_peeks(struct box_process *process, uint64_t now_ms)
 {

@@ -1,6 +1,6 @@
-/* Managed processes in the record for a successor of this process: {process: {...}} when a process is started, {leaving:
- * number} when it is to end, {ended: {...}} when it has ended, {forgotten: number} when it is not listed any more. A
- * record that is read back is not trusted. */
+/* Managed processes in the record for the next box-rpc: {process: {...}} when a process is started, {leaving: number}
+ * when it is being ended, {ended: {...}} when it has ended, {forgotten: number} when it is no longer listed. A record
+ * that is read back is not trusted. */
 #include <string.h>
 
 #include "base/arena.h"
@@ -12,7 +12,7 @@
 #define SIGNAL_MAX 64
 #define EXIT_CODE_MAX 255
 
-/* The spec as the wire has it; of the environment the names alone. */
+/* The spec in its wire form; of the environment only the names. */
 static struct box_value spec_value(const struct box_process *process, struct box_arena *arena)
 {
 	static const char *const members[] = {"process_id", "command", "args", "cwd"};
@@ -77,7 +77,7 @@ static struct box_value number_change(
 	return change;
 }
 
-/* Of one whose beginning was written. */
+/* For a process whose start was recorded. */
 static bool is_recorded(const struct box_process *process)
 {
 	return process->recorded && process->session->mark != 0 &&
@@ -191,7 +191,7 @@ static struct box_process *find_named(
 	return number && number->type == BOX_INT ? find_number(sessions, number->integer) : NULL;
 }
 
-/* When it ended, by the monotonic clock, as far as the clocks of this process can tell. */
+/* When it ended, by the monotonic clock, as far as this process's clocks allow. */
 static uint64_t ended_ms(int64_t utc_us)
 {
 	uint64_t now_ms = box_clock_ms();

@@ -64,7 +64,7 @@ void box_session_forget(struct box_session *session)
 	session->sessions->stopped -= session->state == BOX_SESSION_STOPPED;
 	session->sessions->leaving -= box_session_is_leaving(session);
 	box_process_end_all(session);
-	/* Out of the lists first: the whole record may be written again, with all sessions in the list. */
+	/* Removed from the lists first, because the whole record may be rewritten with all listed sessions. */
 	box_table_remove(&session->sessions->by_id, box_str(session->physical_id));
 	box_list_drop(&session->links);
 	box_session_record_end(session);
@@ -97,7 +97,7 @@ static void made(void *arg, struct box_backend_box *box, const struct box_err *e
 	struct box_list *item;
 	session->making = NULL;
 	if (session->state == BOX_SESSION_REMOVING) {
-		gone(session); /* cancelled, and nothing is left of its box */
+		gone(session); /* cancelled, and its box is gone */
 		return;
 	}
 	box_session_ops_detach(session, &waiting);
@@ -157,8 +157,8 @@ static bool has_room(const struct box_sessions *sessions, const char *workspace,
 		box_ceilings_check_box(&sessions->rules->ceilings, &use, memory_mb, NULL) == 0;
 }
 
-/* There is room only when a session that is leaving has gone: the op waits for that one, as if it had asked for the same
- * id. Its client may have had the answer that it is removed already. */
+/* There is room only after a leaving session has gone: the op waits for that one, as if it had requested the same id.
+ * Its client may already have been told that it is removed. */
 static void wait_for_room(struct box_session_op *op)
 {
 	struct box_list *at = op->sessions->all.next;
@@ -169,13 +169,13 @@ static void wait_for_room(struct box_session_op *op)
 	box_list_push(&op->session->ops, &op->links);
 }
 
-/* Makes the session the op asks for and lets the op wait for it. */
+/* Makes the session that the op requests, and lets the op wait for it. */
 int box_session_make(struct box_session_op *op, struct box_err *err)
 {
 	struct box_sessions *sessions = op->sessions;
 	const struct box_session_rules *rules = sessions->rules;
 	const struct box_backend_ops *ops = rules->backend ? rules->backend->ops : NULL;
-	/* A backend that can say what is missing is asked for the box: what was missing may be there now. */
+	/* A backend that can report what is missing gets the request: what was missing may be there now. */
 	if (!ops || (!ops->missing && !ops->available(rules->backend))) {
 		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, ENOTSUP, "%s",
 			rules->backend ? "the backend cannot make boxes now"
@@ -270,12 +270,12 @@ static void set_removing(struct box_session *session)
 void box_session_end_box(struct box_session *session)
 {
 	if (session->making) {
-		/* It counts until `made` is called, when nothing is left of it. */
+		/* It counts until `made` is called, when its box is gone. */
 		session->backend->cancel(session->making);
 	} else if (session->box) {
 		session->backend->destroy(session->box, gone, session);
 	} else {
-		gone(session); /* a predecessor's, not adopted yet */
+		gone(session); /* from the previous box-rpc, not adopted yet */
 	}
 }
 
@@ -292,7 +292,7 @@ void box_session_remove(struct box_session *session)
 		return;
 	}
 	if (session->state == BOX_SESSION_REMOVING) {
-		/* It was being stopped, and is to be removed now. */
+		/* It was being stopped, and is now to be removed. */
 		box_session_resume_removal(session, false);
 		box_session_record_removal(session);
 		return;
@@ -308,7 +308,7 @@ void box_session_remove(struct box_session *session)
 		"session %s was removed while it was in use", session->physical_id);
 	box_session_ops_end(session, &ended);
 	set_removing(session);
-	/* Before any callback: a successor must not bring it back. */
+	/* Before any callback, so that the next box-rpc does not restore it. */
 	box_session_record_removal(session);
 	box_process_end_all(session);
 	box_session_end_box(session);

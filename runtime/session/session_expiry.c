@@ -1,5 +1,5 @@
-/* What happens to many sessions at once: removing the older generations of a workspace, those of an instance,
- * or all; and, once a second, removing or stopping those whose time is over. */
+/* Changes many sessions at once: removes the older generations of a workspace, the sessions of an instance, or all;
+ * and, once a second, removes or stops those whose time is over. */
 #include <string.h>
 
 #include "base/limits.h"
@@ -74,7 +74,7 @@ static bool is_idle(const struct box_session *session, uint64_t now_ms)
 		now_ms - session->used_ms >= (uint64_t)ttl_sec * 1000;
 }
 
-/* The name of a stopped session is not kept for ever. */
+/* Stopped sessions are not remembered for ever. */
 static bool is_forgotten(const struct box_session *session, uint64_t now_ms)
 {
 	return session->state == BOX_SESSION_STOPPED && now_ms > session->used_ms &&

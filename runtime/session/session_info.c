@@ -1,4 +1,4 @@
-/* What can be seen of sessions: look-ups, counts, the info that clients get, and their boxes. */
+/* Information about sessions: look-ups, counts, the info that clients get, and their boxes. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
@@ -34,7 +34,7 @@ size_t box_sessions_count_shown(const struct box_sessions *sessions)
 	return box_sessions_count_boxes(sessions) - sessions->leaving;
 }
 
-static int64_t add_up(int64_t a, int64_t b)
+static int64_t add_capped(int64_t a, int64_t b)
 {
 	return a > INT64_MAX - b ? INT64_MAX : a + b;
 }
@@ -78,10 +78,10 @@ struct box_ceilings_usage box_sessions_usage(
 			(box_session_is_leaving(session) && !leaving_too)) {
 			continue;
 		}
-		use.memory_mb = add_up(use.memory_mb, session->spec.memory_mb);
+		use.memory_mb = add_capped(use.memory_mb, session->spec.memory_mb);
 		if (strcmp(session->workspace, workspace) == 0) {
 			use.workspace_sessions++;
-			use.workspace_memory_mb = add_up(
+			use.workspace_memory_mb = add_capped(
 				use.workspace_memory_mb, session->spec.memory_mb);
 		}
 	}
@@ -112,7 +112,7 @@ static struct box_value text_value(struct box_arena *arena, const char *text)
 	return text ? box_cstr(box_arena_strndup(arena, text, strlen(text))) : box_null();
 }
 
-/* The address on the host's loopback where services for this box listen, and the one that the box uses. */
+/* The loopback address of the host where services for this box listen, and the box's own. */
 static void add_host_address(
 	const struct box_session *session, struct box_arena *arena, struct box_value *info)
 {

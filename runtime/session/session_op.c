@@ -1,8 +1,8 @@
-/* Operations on sessions: opening one, commands, work on files, waiting for the end of one.
+/* Operations on sessions: opening one, commands, file operations, waiting for the end of one.
  *
- * Each session has one list of operations: those that wait for it (while it is being made or removed) and
- * those under way in its box. The state of the session itself is changed by session.c alone. An operation
- * ends with its callback, or is cancelled without one.
+ * Each session has one list of operations: those that wait for it (while it is being made or removed) and those
+ * running in its box. Only session.c changes the state of the session itself. An operation ends with its callback,
+ * or is cancelled without one.
  */
 #include <errno.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static void op_free(struct box_session_op *op)
 	box_arena_free(op->arena);
 }
 
-/* Tells the caller and frees the op. `outcome` is a command's, or, of work on files, `file_outcome`. */
+/* Reports to the caller and frees the op. `outcome` is a command's; `file_outcome` a file operation's. */
 static void finish(struct box_session_op *op, struct box_session *session,
 	const struct box_backend_exec_outcome *outcome, const struct box_file_outcome *file_outcome,
 	const struct box_err *err)
@@ -123,7 +123,7 @@ static void exec_begin(struct box_session_op *op)
 		op);
 }
 
-/* Of a live command: it is running from its `started` to its `done`, and only then are these called. */
+/* For a live command, called only between its `started` and its `done`. */
 
 void box_session_op_credit(struct box_session_op *op, uint64_t bytes)
 {
@@ -153,21 +153,21 @@ void box_session_op_signal(struct box_session_op *op, int number)
 	op->session->backend->signal(op->running, number);
 }
 
-/* --- work on files --- */
+/* --- file operations --- */
 
-/* Counts the op in its session, which is LIVE, and has the caller fill in what to ask. */
+/* Counts the op in its session, which is LIVE, and lets the caller fill in the request. */
 static int file_enter(struct box_session_op *op, struct box_err *err)
 {
 	struct box_session *session = op->session;
 	struct box_session_file *file = op->file;
 	if (!session->backend->file) {
 		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, ENOTSUP,
-			"the backend cannot work on files");
+			"the backend has no file operations");
 	}
 	if (session->files >= BOX_FILE_OPS_MAX ||
 		(file->watches && session->watches >= BOX_FILE_OP_WATCHES_MAX)) {
 		return box_err_set(err, BOX_ERR_CAPACITY, EAGAIN,
-			"too much work on files at once in one session (%d, of these %d watches)",
+			"too many file operations at once in one session (%d, of these %d watches)",
 			BOX_FILE_OPS_MAX, BOX_FILE_OP_WATCHES_MAX);
 	}
 	int r = file->prepare(op->arg, &session->spec, &file->ask, err);
@@ -268,12 +268,12 @@ static int check_conflict(
 		"Box session %s already exists with %s=%s", session->physical_id, field, value);
 }
 
-/* Brings the op to its session. 0: the session is LIVE, the op is in its list and not begun; 1: it waits; negative: it
- * is in no list. */
+/* Adds the op to its session. 0: the session is LIVE, and the op is in its list but not started; 1: it waits; negative:
+ * it is in no list. */
 static int join(struct box_session_op *op, struct box_err *err)
 {
 	struct box_session *session = box_table_get(&op->sessions->by_id, box_str(op->physical_id));
-	bool uses = op->kind == BOX_SESSION_OP_FILE; /* an existing session: it makes none */
+	bool uses = op->kind == BOX_SESSION_OP_FILE; /* uses an existing session, makes none */
 	if (!session) {
 		int r = uses ? box_session_refuse_missing(op->physical_id, err)
 			     : box_session_make(op, err);
@@ -339,7 +339,7 @@ void box_session_ops_end(struct box_session *session, struct box_list *ended)
 	}
 }
 
-/* --- what callers ask for --- */
+/* --- for callers --- */
 
 int box_sessions_open(struct box_sessions *sessions, const char *physical_id,
 	const struct box_context *context, const struct box_spec *spec, box_session_open_done *done,

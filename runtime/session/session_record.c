@@ -1,6 +1,6 @@
-/* Sessions in the record for a successor of this process: {session: {...}} when a session lives, {removing: id} and
- * {stopping: id} while its box ends, then {removed: id}, or {stopped: id} when its name stays. A record that is read back
- * is not trusted: it is parsed as a client's spec is. */
+/* Sessions in the record for the next box-rpc: {session: {...}} when a session becomes LIVE, {removing: id} and
+ * {stopping: id} while its box ends, then {removed: id}, or {stopped: id} if its name stays. A record that is read back
+ * is not trusted: it is parsed like a client's spec. */
 #include <errno.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 #include "runtime/session/process_internal.h"
 #include "runtime/session/session_internal.h"
 
-/* The members of a spec that make a session what it is, as the wire has them. */
+/* The members of a spec that define a session, in their wire form. */
 static struct box_value spec_value(const struct box_session *session, struct box_arena *arena)
 {
 	static const char *const members[] = {"image", "network", "host_path", "host_path_mode",
@@ -117,7 +117,7 @@ void box_sessions_dump(const struct box_sessions *sessions,
 {
 	_cleanup_(box_arena_free_p) struct box_arena *arena = box_arena_new();
 	if (sessions->processes_begun > 0) {
-		/* Numbers do not come again: something of theirs may be left in a box. */
+		/* Numbers are never reused, because something with that number may be left in a box. */
 		struct box_value begun = box_map_value();
 		box_map_add(arena, &begun, "begun", box_int(sessions->processes_begun));
 		emit(arg, &begun);
@@ -158,7 +158,7 @@ static int64_t number_of(const struct box_value *record, const char *name)
 	return value && value->type == BOX_INT ? value->integer : 0;
 }
 
-/* The names must be those that its workspace is made of. */
+/* The names must be those from which its workspace is made. */
 static bool fill_owner(struct box_session *session, const struct box_value *record)
 {
 	const struct box_value *instance = box_map_get(record, "instance_uuid");

@@ -12,7 +12,7 @@
 #include "base/utf8.h"
 #include "runtime/spec/fields.h"
 
-/* Longest text taken for a number: none that makes sense is near it. */
+/* The longest text accepted as a number; sensible ones are far shorter. */
 #define NUMBER_TEXT_MAX 400
 
 #define NOT_INT "Input should be a valid integer"
@@ -74,7 +74,7 @@ static const char *text_to_int(struct box_str text, int64_t *ret_integer)
 	if (p == end || !is_digit(*p)) {
 		return NOT_INT_TEXT;
 	}
-	/* Counted below zero, where the range is larger by one. */
+	/* Accumulated as a negative number, because that range is larger by one. */
 	int64_t sum = 0;
 	bool overflow = false;
 	for (; p < end && (is_digit(*p) || *p == '_'); p++) {
@@ -160,7 +160,7 @@ static const char *skip_digits(const char *p, bool *seen)
 	return p;
 }
 
-/* [+-] digits [. digits] [e [+-] digits], with a digit before or after the point: strtod takes
+/* [+-] digits [. digits] [e [+-] digits], with a digit before or after the point: strtod accepts
  * more than that (hexadecimal, white space). */
 static bool is_decimal(const char *p)
 {
@@ -226,7 +226,7 @@ const char *box_fields_to_real(const struct box_value *value, double *ret_real)
 		*ret_real = value->boolean ? 1 : 0;
 		return NULL;
 	case BOX_REAL:
-		/* The reference takes these: then every later spec conflicts with a NaN. */
+		/* The reference accepts these, after which every later spec conflicts with a NaN. */
 		if (!isfinite(value->real)) {
 			return NOT_FINITE;
 		}

@@ -28,7 +28,7 @@ const char *box_fields_echo(struct box_arena *arena, struct box_str bytes)
 			text[i] = '?';
 		}
 	}
-	/* Clients look for "SomeError:" anywhere in a message to tell what happened. */
+	/* Clients look for "SomeError:" anywhere in a message to find out what happened. */
 	const size_t name_end = strlen(ERROR_NAME_END);
 	for (char *at = text; (at = strstr(at, ERROR_NAME_END)) != NULL; at += name_end) {
 		at[name_end - 1] = '?';

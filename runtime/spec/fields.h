@@ -33,7 +33,7 @@ enum box_field_kind {
 #define BOX_FIELD_STRICT (1U << 5)   /* numbers: no strings, no booleans, no floats for integers */
 #define BOX_FIELD_EMPTY_UNSET (1U << 6) /* text: "" counts as null */
 
-/* Where the reading happens and how a refusal names it. */
+/* What is read, and how errors name it. */
 struct box_fields {
 	struct box_arena *arena;
 	const char *model;  /* "BoxSpec" */
@@ -48,15 +48,15 @@ struct box_field {
 	size_t offset;      /* of the member in the target */
 	int64_t min;        /* integers */
 	int64_t max;        /* integers; text: bytes. 0: no limit */
-	const char *broken; /* said when the range or the rule of a text is broken */
-	const char *(*check)(const char *text); /* more rules of a text: NULL, or what is broken */
+	const char *broken; /* the error if the range or the rule of a text is broken */
+	const char *(*check)(const char *text); /* further rules for a text: NULL, or the error */
 	const char *const *words;               /* BOX_FIELD_WORD, NULL-terminated */
 	const char *expected;                   /* BOX_FIELD_WORD: "'off' or 'on'" */
 	int (*other)(const struct box_fields *fields, const struct box_value *value, void *member);
 };
 
-/* Reads every row's member of `map` into target; a member that is not there leaves the target as
- * it is. 0, or -EINVAL with BOX_ERR_VALIDATION. Members without a row are not looked at. */
+/* Reads every row's member of `map` into target; a missing member leaves the target as it is. 0, or -EINVAL with
+ * BOX_ERR_VALIDATION. Members without a row are ignored. */
 int box_fields_read(const struct box_fields *fields, const struct box_field *rows, size_t count,
 	const struct box_value *map, void *target);
 
@@ -64,11 +64,11 @@ int box_fields_read(const struct box_fields *fields, const struct box_field *row
 int box_fields_refuse_unknown(const struct box_fields *fields, const struct box_field *rows,
 	size_t count, const struct box_value *map);
 
-/* Sets the error and returns -EINVAL. `field` may be "": then the whole is at fault. */
+/* Sets the error and returns -EINVAL. `field` may be "": then the map as a whole is wrong. */
 int box_fields_refuse(const struct box_fields *fields, const char *field, const char *text);
 
-/* Bytes of a client for use in an error: cut at 100 bytes, without control characters, and with nothing that a client
- * could take for the name of an error. */
+/* A client's bytes for use in an error: cut at 100 bytes, without control characters, and with nothing that a client
+ * could mistake for the name of an error. */
 const char *box_fields_echo(struct box_arena *arena, struct box_str bytes);
 
 /* The lax forms: "30", 30.0, true for integers; "1.5" for numbers; "yes", 0 for booleans. NULL and

@@ -1,8 +1,7 @@
 /* The box spec and the process spec as tables of members, and what makes two specs conflict.
  *
- * The rows are in the reference's order, which matters: the first broken member is the one that is
- * named. Host paths are only looked at as text here; whether they may be mounted is decided on
- * opened files, elsewhere.
+ * The rows are in the reference's order, which matters: the first invalid member is the one that is named. Host paths
+ * are only checked as text here; whether they may be mounted is decided elsewhere, on opened files.
  */
 #include "runtime/spec/spec.h"
 
@@ -29,7 +28,7 @@ const char *box_spec_mount_mode_name(enum box_mount_mode mode)
 
 /* -- the box spec ----------------------------------------------------------------------------- */
 
-/* The members that struct box_spec has in another form. */
+/* The members that have another form in struct box_spec. */
 struct parsed_spec {
 	struct box_spec spec;
 	int network;
@@ -326,7 +325,7 @@ static bool same_text(const char *a, const char *b)
 	return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-/* A session's member as the reference shows it. */
+/* A session's member in the reference's form. */
 static const char *shown_text(struct box_arena *arena, const char *text)
 {
 	return text ? box_fields_echo(arena, box_str(text)) : "None";

@@ -32,7 +32,8 @@ struct box_mount {
 	const char *manifest_path;  /* or NULL */
 	enum box_mount_mode mode;
 	bool in_store; /* host_path is relative to the skill store; no client sets this */
-	char namespace[BOX_TENANT_SIZE]; /* of its tenant, whose skill packages may be mounted */
+	char namespace
+		[BOX_TENANT_SIZE]; /* namespace of its tenant, whose skill packages may be mounted */
 };
 
 /* Whether it is an artifact: a tree named by its digest. */
@@ -59,7 +60,7 @@ struct box_spec {
 	const char *host_path; /* or NULL */
 	enum box_mount_mode host_path_mode;
 	const char *mount_path;
-	struct box_mount *mounts; /* without mode "none"; of those at one mount_path the last */
+	struct box_mount *mounts; /* without mode "none"; for each mount_path only the last */
 	size_t mount_count;
 	const char *skill_name; /* or NULL */
 	bool persistent;
@@ -68,11 +69,11 @@ struct box_spec {
 	int64_t pids_limit;
 	bool read_only_rootfs;
 	int64_t workspace_quota_mb;
-	struct box_egress *egress; /* or NULL: all that boxes may reach */
+	struct box_egress *egress; /* or NULL: everything that boxes may reach */
 	struct box_mount
-		*volumes; /* of the session: each is one of `mounts` of every command too */
+		*volumes; /* of the session: each is also in the `mounts` of every command */
 	size_t volume_count;
-	int64_t idle_timeout_sec; /* 0: the runtime's time */
+	int64_t idle_timeout_sec; /* 0: the runtime's default */
 	int64_t max_duration_sec; /* 0: none */
 };
 
@@ -80,12 +81,12 @@ struct box_spec {
 int box_spec_parse(struct box_arena *arena, const struct box_value *data, struct box_spec *ret_spec,
 	struct box_err *err);
 
-/* The first member in which two specs of one session conflict, in the reference's order, with the
- * present value as text in the arena: "memory_mb", "512". NULL when they agree. */
+/* The first member in which two specs of one session conflict, in the reference's order, with the present value as
+ * text in the arena: "memory_mb", "512". NULL if they agree. */
 const char *box_spec_conflict(struct box_arena *arena, const struct box_spec *present,
 	const struct box_spec *asked, const char **ret_value);
 
-/* Sets the namespace of its mounts, with which every physical id begins. */
+/* Sets the namespace of its mounts, the prefix of every physical id. */
 void box_spec_set_owner(struct box_spec *spec, const char *physical_id);
 
 /* A deep copy into another arena, without cmd, env and mounts, which belong to one exec. The volumes stay. */

@@ -143,7 +143,7 @@ static int by_path_and_order(const void *a, const void *b)
 	return order != 0 ? order : (*left > *right) - (*left < *right);
 }
 
-/* Of the mounts at one path the last wins. By sorting: a list may be as long as a message. */
+/* Of several mounts at one path the last wins. Uses sorting, because a list may be as long as a message. */
 static void keep_last_of_each_path(struct box_arena *arena, struct box_mount_list *list)
 {
 	struct box_mount **sorted = box_arena_alloc(

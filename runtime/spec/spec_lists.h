@@ -14,7 +14,7 @@ struct box_env_list {
 };
 
 struct box_arg_list {
-	const char **items; /* NULL-terminated, or NULL when not given */
+	const char **items; /* NULL-terminated, or NULL if not given */
 	size_t count;
 };
 
@@ -26,23 +26,22 @@ struct box_mount_list {
 /* By enum box_mount_mode, NULL-terminated. */
 extern const char *const box_spec_lists_mount_modes[];
 
-/* Into struct box_env_list, box_arg_list, box_mount_list. */
+/* Read into struct box_env_list, box_arg_list, box_mount_list. */
 int box_spec_lists_read_env(
 	const struct box_fields *fields, const struct box_value *value, void *member);
 int box_spec_lists_read_args(
 	const struct box_fields *fields, const struct box_value *value, void *member);
 int box_spec_lists_read_mounts(
 	const struct box_fields *fields, const struct box_value *value, void *member);
-/* The same for those of a session: no artifacts, and not many. */
+/* The same for a session's volumes: no artifacts, and not many. */
 int box_spec_lists_read_volumes(
 	const struct box_fields *fields, const struct box_value *value, void *member);
 
-/* What a command gets: the volumes, without those in whose place it has a mount of its own, and its
- * mounts. */
+/* The mounts of a command: the volumes, except those that a mount of its own replaces, and its own mounts. */
 struct box_mount_list box_spec_lists_join_mounts(struct box_arena *arena,
 	const struct box_mount_list *volumes, const struct box_mount_list *mounts);
 
-/* Whether two lists are the same; and one as text. */
+/* Whether two lists are equal; and a list as text. */
 bool box_spec_lists_same_volumes(const struct box_spec *a, const struct box_spec *b);
 const char *box_spec_lists_volumes_text(struct box_arena *arena, const struct box_spec *spec);
 /* A deep copy. */

@@ -1,4 +1,4 @@
-/* One archive, from its bytes to its files on disk. */
+/* Unpacks one archive: copies it, checks it, and has a confined child write its files. */
 #include "skills/archive/archive.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ const char *const box_archive_calls[] = {
 	"wait4",
 	"fstat",
 	"newfstatat",
-	/* the child on its way behind its fence */
+	/* the child until it is confined */
 	"set_robust_list",
 	"rseq",
 	"getppid",
@@ -38,7 +38,7 @@ const char *const box_archive_calls[] = {
 	"landlock_add_rule",
 	"landlock_restrict_self",
 	"seccomp",
-	/* and behind it */
+	/* the confined child */
 	"pread64",
 	"openat2",
 	"mkdirat",
@@ -71,7 +71,7 @@ static int fail(struct box_err *err, int errnum, const char *step)
 	return box_err_set(err, BOX_ERR_OS, errnum, "%s: %s", step, box_err_strerror(errnum));
 }
 
-/* A copy: what is checked and what is unpacked are the same bytes, whoever else has the file. */
+/* Copies the archive: the bytes that are checked are those that are unpacked, even if the file changes. */
 static int read_all(const struct box_archive_child_job *job, uint8_t *bytes, struct box_err *err)
 {
 	for (size_t done = 0; done < job->archive_size;) {
@@ -81,14 +81,14 @@ static int read_all(const struct box_archive_child_job *job, uint8_t *bytes, str
 			return fail(err, errno, "pread");
 		}
 		if (got == 0) {
-			return fail(err, EIO, "the archive has become shorter");
+			return fail(err, EIO, "the archive was truncated");
 		}
 		done += got > 0 ? (size_t)got : 0;
 	}
 	return 0;
 }
 
-/* In the child, whose memory goes with it. */
+/* Runs in the child, whose memory is freed with it. */
 static int unpack(const struct box_archive_child_job *job, struct box_err *err)
 {
 	struct box_zip zip = {0};
@@ -101,7 +101,7 @@ static int unpack(const struct box_archive_child_job *job, struct box_err *err)
 	if (r == 0) {
 		r = box_archive_write(&zip, job->out_fd, err);
 	}
-	/* One for all: the journal is written once, not for each file. */
+	/* One syncfs, so that the journal is written once, not for each file. */
 	if (r == 0 && job->is_lasting && syncfs(job->out_fd) < 0) {
 		r = fail(err, errno, "syncfs");
 	}
@@ -116,7 +116,7 @@ static int confine(int archive_fd, int out_fd, bool is_lasting, struct box_err *
 	}
 	if (!S_ISREG(st.st_mode)) {
 		return box_err_set(err, BOX_ERR_VALIDATION, EINVAL,
-			"Uploaded file must be a valid .zip archive: it is no regular file");
+			"Uploaded file must be a valid .zip archive: not a regular file");
 	}
 	if (st.st_size == 0) {
 		return box_err_set(err, BOX_ERR_VALIDATION, EINVAL, "Uploaded file is empty");

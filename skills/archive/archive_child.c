@@ -1,7 +1,7 @@
-/* The child that unpacks: what it is left with, how it answers, and how its end is seen to.
+/* Forks and confines the child that unpacks, receives its answer, and kills it at a timeout.
  *
- * Its answer is one fixed struct over a pipe. The child has read hostile bytes, so nothing of the
- * answer is believed but that this archive is fine or not.
+ * Its answer is one fixed struct over a pipe. The child has read hostile bytes, so its answer is only
+ * believed to say whether this archive is valid.
  */
 #include "skills/archive/archive_child.h"
 
@@ -37,7 +37,7 @@ enum {
 #define TEXT_BYTES 2048
 
 struct answer {
-	int32_t errnum; /* 0 when all went well */
+	int32_t errnum; /* 0 on success */
 	uint8_t is_validation;
 	uint8_t has_landlock;
 	char text[TEXT_BYTES];
@@ -52,11 +52,11 @@ static int fail(struct box_err *err, int errnum, const char *step)
 
 /* --- in the child --- */
 
-/* The three fds to their places, all others closed. */
+/* Moves the three fds to their fixed numbers and closes all others. */
 static int keep_fds(const struct box_archive_child_job *job, int answer_fd)
 {
-	/* The folder anew: the caller's may be O_PATH, which cannot be synced. All are taken out of
-	 * the way of each other first. */
+	/* The folder is reopened: the caller's fd may be O_PATH, which cannot be synced. All three are first
+	 * moved above the fixed numbers. */
 	int folder = openat(job->out_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int out = fcntl(folder, F_DUPFD_CLOEXEC, FDS_END);
 	int archive = fcntl(job->archive_fd, F_DUPFD_CLOEXEC, FDS_END);
@@ -65,7 +65,7 @@ static int keep_fds(const struct box_archive_child_job *job, int answer_fd)
 		dup3(answer, ANSWER_FD, O_CLOEXEC) < 0 || close_range(FDS_END, ~0U, 0) < 0) {
 		return -errno;
 	}
-#ifndef BOX_SANITIZED /* which has something to say at its end */
+#ifndef BOX_SANITIZED /* the sanitizer reports at exit */
 	(void)close(STDERR_FILENO);
 #endif
 	(void)close(STDIN_FILENO);
@@ -73,8 +73,8 @@ static int keep_fds(const struct box_archive_child_job *job, int answer_fd)
 	return 0;
 }
 
-/* Nothing of the caller's happens here: not its handlers, and no life after it. */
-static int cut_loose(pid_t parent)
+/* Blocks all signals, so that none of the caller's handlers runs, and dies with the caller. */
+static int detach(pid_t parent)
 {
 	sigset_t all;
 	(void)sigfillset(&all);
@@ -95,7 +95,7 @@ static void send_answer(const struct box_err *err, int r, bool has_landlock)
 		memcpy(answer.text, err->text, len);
 		answer.is_validation = err->code == BOX_ERR_VALIDATION;
 	}
-	/* Without an answer the caller takes it for a failure. */
+	/* Without an answer the caller assumes a failure. */
 	(void)!write(ANSWER_FD, &answer, sizeof(answer));
 }
 
@@ -107,8 +107,8 @@ _Noreturn static void run_child(const struct box_archive_child_job *job,
 	bool has_landlock = true;
 	own.archive_fd = ARCHIVE_FD;
 	own.out_fd = OUT_FD;
-	if (cut_loose(parent) < 0 || keep_fds(job, answer_fd) < 0) {
-		/* There may be no place for an answer: the caller will miss it. */
+	if (detach(parent) < 0 || keep_fds(job, answer_fd) < 0) {
+		/* ANSWER_FD may not exist yet; the caller treats a missing answer as a failure. */
 		_exit(1);
 	}
 	int r = box_archive_child_confine(OUT_FD, &has_landlock, &err);
@@ -157,12 +157,12 @@ static int take_answer(const struct answer *answer, struct box_err *err)
 		answer->is_validation ? "" : "Archive cannot be unpacked: ", answer->text);
 }
 
-static int hear_child(pid_t child, int child_fd, int fd, int timeout_ms, struct box_err *err)
+static int receive_answer(pid_t child, int child_fd, int fd, int timeout_ms, struct box_err *err)
 {
 	struct answer answer;
 	int r = wait_until(fd, box_clock_ms() + (uint64_t)timeout_ms);
 	ssize_t got = r == 0 ? read(fd, &answer, sizeof(answer)) : 0;
-	/* After its answer it has nothing left to do, whatever it says. */
+	/* After its answer the child has nothing left to do. */
 	(void)syscall(SYS_pidfd_send_signal, child_fd, SIGKILL, NULL, 0);
 	while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {
 	}
@@ -174,13 +174,13 @@ static int hear_child(pid_t child, int child_fd, int fd, int timeout_ms, struct 
 		return fail(err, -r, "poll");
 	}
 	if (got != (ssize_t)sizeof(answer)) {
-		return fail(err, ECHILD, "its process ended without an answer");
+		return fail(err, ECHILD, "the unpacking process ended without an answer");
 	}
 	return take_answer(&answer, err);
 }
 
-/* fork() with an fd for signals: a fence cannot tell one pid from another. Past glibc, which has
- * nothing to see to in a process with one thread. */
+/* fork() with a pidfd for signals, since a seccomp filter cannot tell one pid from another. It bypasses
+ * glibc, whose fork has nothing to do in a process with one thread. */
 static pid_t fork_with_fd(int *ret_fd)
 {
 	return (pid_t)syscall(SYS_clone, CLONE_PIDFD | SIGCHLD, NULL, ret_fd, NULL, 0L);
@@ -206,5 +206,5 @@ int box_archive_child_run(const struct box_archive_child_job *job, box_archive_c
 		run_child(job, work, self, to);
 	}
 	(void)close(TAKE_FD(to));
-	return hear_child(child, child_fd, from, timeout_ms, err);
+	return receive_answer(child, child_fd, from, timeout_ms, err);
 }

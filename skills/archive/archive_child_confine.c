@@ -1,7 +1,7 @@
-/* Resource limits, Landlock for one folder, and a short seccomp allowlist.
+/* Applies resource limits, Landlock for one folder, and a short seccomp allowlist.
  *
- * Calls that are not on the list fail with EPERM. openat2 hides its flags behind a pointer, so what
- * may be opened is Landlock's to say.
+ * Calls that are not on the list fail with EPERM. seccomp cannot see openat2's flags, which are behind a
+ * pointer, so Landlock decides what may be opened.
  */
 #include "skills/archive/archive_child_confine.h"
 
@@ -37,7 +37,7 @@ static const int calls[] = {
 	SCMP_SYS(set_robust_list),
 	SCMP_SYS(rseq),
 	SCMP_SYS(exit),
-	/* chance, for the hash tables */
+	/* randomness, for the hash tables */
 	SCMP_SYS(getrandom),
 	/* the end, and abort() */
 	SCMP_SYS(exit_group),
@@ -45,7 +45,7 @@ static const int calls[] = {
 	SCMP_SYS(rt_sigaction),
 	SCMP_SYS(gettid),
 	SCMP_SYS(getpid),
-#ifdef BOX_SANITIZED /* which tidies up at its end */
+#ifdef BOX_SANITIZED /* the sanitizer cleans up at exit */
 	SCMP_SYS(sigaltstack),
 #endif
 };
@@ -63,7 +63,7 @@ static int set_limits(struct box_err *err)
 		__rlimit_resource_t which;
 		rlim_t value;
 	} limits[] = {
-#ifndef BOX_SANITIZED /* its shadow takes terabytes */
+#ifndef BOX_SANITIZED /* the sanitizer's shadow memory takes terabytes */
 		{RLIMIT_AS, BOX_ARCHIVE_MEMORY_BYTES_MAX},
 #endif
 		{RLIMIT_CPU, BOX_ARCHIVE_CPU_SEC},
@@ -75,7 +75,7 @@ static int set_limits(struct box_err *err)
 		if (getrlimit(limits[i].which, &limit) < 0) {
 			return fail(err, errno, "getrlimit");
 		}
-		/* What is lower already stays. */
+		/* A limit that is already lower stays. */
 		if (limit.rlim_max > limits[i].value) {
 			limit.rlim_max = limits[i].value;
 		}

@@ -1,7 +1,7 @@
-/* The fence around the process that unpacks an archive: what a taken-over one could still do.
+/* Confines the process that unpacks an archive, so that a hijacked one can do little.
  *
- * It can make files and folders beneath one folder and write to them, and nothing else: no file can
- * be read, removed, renamed or linked, no mode changed, no process, program or socket made.
+ * It can create files and folders below one folder and write to them, and nothing else: it can neither
+ * read, remove, rename or link a file, nor change a mode, nor start a process, program or socket.
  */
 #pragma once
 
@@ -9,7 +9,7 @@
 
 #include "base/err.h"
 
-/* Limits of memory, time and file size; no_new_privs; Landlock for out_fd where the kernel has it;
+/* Limits memory, time and file size; sets no_new_privs; enters Landlock for out_fd where the kernel has it;
  * then seccomp. 0, with ret_has_landlock; or negative with the step in err: nothing may be unpacked
  * then. */
 int box_archive_child_confine(int out_fd, bool *ret_has_landlock, struct box_err *err);

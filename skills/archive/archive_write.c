@@ -1,9 +1,9 @@
-/* From packed bytes to files.
+/* Writes the files of a checked archive.
  *
- * Entries are inflated as a whole into memory of their declared sizes, whose sum the check has
- * bounded: there is never more than that, and nothing is written of an archive of which one entry is
- * not what its headers say, or has too much packed in it in its turn. Whoever else has the folder
- * cannot lead a file elsewhere. Large archives are shared among a few threads, entry by entry.
+ * All entries are first inflated into memory of their declared sizes, whose sum zip.c has limited. Nothing
+ * is written if one entry does not match its headers or contains archives that are too large. Others who can
+ * write to the folder cannot redirect a file. Large archives are shared among a few threads, entry by
+ * entry.
  */
 #include "skills/archive/archive_write.h"
 
@@ -32,18 +32,18 @@
 
 #define LARGE_PAGE (2 * BOX_MIB)
 #define THREADS_MAX 4
-#define THREADS_BYTES (1 * BOX_MIB) /* less is done before they have started */
+#define THREADS_BYTES (1 * BOX_MIB) /* smaller archives are done before threads have started */
 #define STACK_BYTES (256 * BOX_KIB)
-#define SMALL_BYTES (256 * BOX_KIB) /* on average, of a file */
+#define SMALL_BYTES (256 * BOX_KIB) /* the average size of a file */
 
 /* What all threads share. */
 struct share {
 	const struct box_zip *zip;
 	int out_fd;
 	uint64_t total;  /* bytes of all entries */
-	uint8_t *memory; /* for all that are deflated */
+	uint8_t *memory; /* for all deflated entries */
 	size_t memory_size;
-	size_t *places; /* of each of those in it */
+	size_t *places; /* of each deflated entry in `memory` */
 	atomic_size_t next;
 	atomic_bool has_failed;
 };
@@ -54,7 +54,7 @@ struct unpacker {
 	int (*step)(struct unpacker *unpacker, size_t i, struct box_err *err);
 	pthread_t thread;
 	int result;
-	size_t failed; /* the entry */
+	size_t failed; /* the index of the entry */
 	struct box_err err;
 };
 
@@ -66,7 +66,7 @@ static size_t whole_pages(size_t size)
 void *box_archive_write_alloc(size_t size)
 {
 	size = whole_pages(size);
-	/* One more, so that it can begin where a large page does; what is left over goes back. */
+	/* One more page, so that the start can be aligned to a large page; the rest is unmapped. */
 	uint8_t *memory = mmap(NULL, size + LARGE_PAGE, PROT_READ | PROT_WRITE,
 		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (memory == MAP_FAILED) {
@@ -115,7 +115,7 @@ static int make_folder(int out_fd, const char *path, struct box_err *err)
 	if (!slash) {
 		return mkdirat(out_fd, path, 0755) < 0 ? fail(err, errno, path) : 0;
 	}
-	/* mkdirat follows links on its way, so it gets no way. */
+	/* mkdirat follows links in the path, so it only gets the last component. */
 	memcpy(parent, path, (size_t)(slash - path));
 	parent[slash - path] = '\0';
 	_cleanup_(box_close_p) int fd = open_beneath(out_fd, parent, O_PATH | O_DIRECTORY, 0);
@@ -130,14 +130,14 @@ static int refuse(struct box_err *err, const char *what, const struct box_zip_en
 	return box_err_set(err, BOX_ERR_VALIDATION, EINVAL, "%s: %s", what, entry->name);
 }
 
-/* In the archive, if it is stored there as it is. */
+/* A stored entry's content is in the archive itself. */
 static const uint8_t *content_of(const struct share *share, size_t i)
 {
 	const struct box_zip_entry *entry = &share->zip->entries[i];
 	return entry->is_deflated ? share->memory + share->places[i] : entry->packed;
 }
 
-/* The first step of an entry: its content. */
+/* The first pass over an entry: inflates and checks its content. */
 static int unpack(struct unpacker *unpacker, size_t i, struct box_err *err)
 {
 	const struct box_zip_entry *entry = &unpacker->share->zip->entries[i];
@@ -161,7 +161,7 @@ static int unpack(struct unpacker *unpacker, size_t i, struct box_err *err)
 	return 0;
 }
 
-/* The second one: its file. */
+/* The second pass: writes its file. */
 static int write_file(struct unpacker *unpacker, size_t i, struct box_err *err)
 {
 	const struct box_zip_entry *entry = &unpacker->share->zip->entries[i];
@@ -194,7 +194,7 @@ static int make_folders(const struct share *share, struct box_err *err)
 
 /* --- threads --- */
 
-/* Takes one entry after the other until there are no more, or one of somebody's was refused. */
+/* Takes entries until there are no more, or until any thread refuses one. */
 static void *run(void *data)
 {
 	struct unpacker *unpacker = data;
@@ -214,7 +214,7 @@ static void *run(void *data)
 	return NULL;
 }
 
-/* As many as there are processors, for archives that are worth it. */
+/* One for each processor, for archives that are worth it. */
 static size_t count_threads(uint64_t total)
 {
 	cpu_set_t processors;
@@ -225,7 +225,7 @@ static size_t count_threads(uint64_t total)
 	return BOX_MIN(count, THREADS_MAX);
 }
 
-/* Starts them all; those that cannot be started are done without. */
+/* Starts all threads; works without those that cannot be started. */
 static void start_all(struct unpacker *unpackers, size_t count)
 {
 	pthread_attr_t attributes;
@@ -244,7 +244,7 @@ static void start_all(struct unpacker *unpackers, size_t count)
 	}
 }
 
-/* Does one step of all entries. */
+/* Runs one pass over all entries. */
 static int run_all(struct unpacker *unpackers, size_t count,
 	int (*step)(struct unpacker *unpacker, size_t i, struct box_err *err), struct box_err *err)
 {
@@ -253,7 +253,7 @@ static int run_all(struct unpacker *unpackers, size_t count,
 		unpackers[i].step = step;
 	}
 	start_all(unpackers, count);
-	/* Of several faults the first in the archive, whoever was faster. */
+	/* Of several faults, reports the one that is first in the archive. */
 	size_t first = SIZE_MAX;
 	int r = 0;
 	for (size_t i = 0; i < count; i++) {
@@ -266,7 +266,7 @@ static int run_all(struct unpacker *unpackers, size_t count,
 	return r;
 }
 
-/* --- the whole --- */
+/* --- the whole archive --- */
 
 /* Gives each deflated entry its place in memory. */
 static int add_places(struct share *share)
@@ -279,12 +279,12 @@ static int add_places(struct share *share)
 		share->memory_size += entry->is_deflated ? entry->size : 0;
 		share->total += entry->size;
 	}
-	share->memory_size += 1; /* there is none of no size */
+	share->memory_size += 1; /* mmap refuses a size of 0 */
 	share->memory = box_archive_write_alloc(share->memory_size);
 	return share->memory ? 0 : -ENOMEM;
 }
 
-/* What the archives among the entries would unpack to. */
+/* Counts what the archives among the entries would unpack to. */
 static int look_into_archives(const struct unpacker *unpacker, struct box_err *err)
 {
 	const struct share *share = unpacker->share;
@@ -299,14 +299,14 @@ static int look_into_archives(const struct unpacker *unpacker, struct box_err *e
 	return 0;
 }
 
-/* Files are made one at a time in a folder, whoever asks: of small ones threads only wait for each
+/* The kernel creates one file at a time in a folder: with small files, threads would only wait for each
  * other. */
 static size_t count_writers(const struct share *share, size_t count)
 {
 	return share->total / SMALL_BYTES < share->zip->count ? 1 : count;
 }
 
-/* Everything that can be refused is, before the first file is made. */
+/* Checks everything before the first file is created. */
 static int work(struct unpacker *unpackers, size_t count, struct box_err *err)
 {
 	int r = run_all(unpackers, count, unpack, err);

@@ -1,4 +1,4 @@
-/* Unpacks what zip.h has found to be in order. */
+/* Writes the files of an archive that zip.h has accepted. Runs in the confined child. */
 #pragma once
 
 #include <stddef.h>
@@ -7,11 +7,11 @@
 
 struct box_zip;
 
-/* Zeroed memory in large pages where there are some, or NULL: of the time that megabytes take, most
- * is the faults of small ones. */
+/* Zeroed memory, in large pages if possible, or NULL. Most of the time that megabytes take is page
+ * faults. */
 void *box_archive_write_alloc(size_t size);
 void box_archive_write_free(void *memory, size_t size);
 
-/* Makes the folders and files of the archive beneath the empty folder out_fd. Headers are not
- * trusted: sizes and checksums are those of the data, or the entry is refused before it is there. */
+/* Creates the folders and files of the archive below the empty folder out_fd. Headers are not trusted:
+ * an entry whose data do not have the declared size and checksum is refused before any file is written. */
 int box_archive_write(const struct box_zip *zip, int out_fd, struct box_err *err);

@@ -1,4 +1,4 @@
-/* Whole entries at once, in memory: libdeflate knows no streams, and is fast for it. */
+/* Inflates whole entries in memory: libdeflate has no streaming, and is fast without it. */
 #include "skills/archive/inflater.h"
 
 #include <errno.h>

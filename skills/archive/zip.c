@@ -1,6 +1,7 @@
-/* The archive as a whole: its end, its directory, its sums, and that each byte belongs to one part.
+/* Checks the archive as a whole: its end record, its central directory, its totals, and that every byte
+ * belongs to exactly one part.
  *
- * Where the reference refuses an archive, the text is the reference's.
+ * Where the Python reference refuses an archive too, the text is the reference's.
  */
 #include "skills/archive/zip.h"
 
@@ -11,12 +12,12 @@
 #include "skills/archive/zip_internal.h"
 
 struct directory {
-	struct box_zip_run space; /* what is before it: the entries */
+	struct box_zip_run space; /* the bytes before it: the entries */
 	struct box_zip_run headers;
 	size_t count;
 };
 
-/* From where to where an entry reaches. */
+/* The bytes that an entry occupies. */
 struct span {
 	size_t start;
 	size_t end;
@@ -33,7 +34,7 @@ static int refuse(struct box_err *err, const char *why)
 	return box_err_set(err, BOX_ERR_VALIDATION, EINVAL, "%s%s", BOX_ZIP_REFUSED, why);
 }
 
-/* --- the end --- */
+/* --- the end record --- */
 
 static bool is_end(const uint8_t *bytes, size_t len, size_t at)
 {
@@ -41,8 +42,8 @@ static bool is_end(const uint8_t *bytes, size_t len, size_t at)
 		at + BOX_ZIP_END_BYTES + box_zip_u16(bytes + at + 20) == len;
 }
 
-/* Readers look for the end from behind, but not all look whether its comment fits. So the last mark
- * has to be it, and no other may pass for it. */
+/* Readers search for the end record from the back, but not all of them check that its comment fits. So the
+ * last signature must be the end record, and no other may look like one. */
 static int find_end(const uint8_t *bytes, size_t len, size_t *ret_at, struct box_err *err)
 {
 	if (len < BOX_ZIP_END_BYTES) {
@@ -57,11 +58,11 @@ static int find_end(const uint8_t *bytes, size_t len, size_t *ret_at, struct box
 		return refuse(err, "");
 	}
 	if (!is_end(bytes, len, at)) {
-		return refuse(err, ": data after its end");
+		return refuse(err, ": data after the end record");
 	}
 	for (size_t other = first; other < at; other++) {
 		if (is_end(bytes, len, other)) {
-			return refuse(err, ": it has two ends");
+			return refuse(err, ": two end records");
 		}
 	}
 	*ret_at = at;
@@ -94,7 +95,7 @@ static int read_end(
 		return refuse(err, ": ZIP64 is not supported");
 	}
 	if ((uint64_t)offset + size != at) {
-		return refuse(err, ": its directory is not where it should be");
+		return refuse(err, ": the central directory is misplaced");
 	}
 	*ret_directory = (struct directory){
 		.space = {bytes, offset},
@@ -159,8 +160,8 @@ static int by_start(const void *a, const void *b)
 	return (left->start > right->start) - (left->start < right->start);
 }
 
-/* One entry after the other from the first byte to the directory: else they share data, which makes
- * a bomb of a small archive, or something is hidden between them. */
+/* Entries must follow one another from the first byte to the directory: otherwise they share data, which
+ * makes a bomb of a small archive, or something is hidden between them. */
 static int check_spans(struct span *spans, size_t count, size_t space, struct box_err *err)
 {
 	size_t at = 0;
@@ -177,7 +178,7 @@ static int check_spans(struct span *spans, size_t count, size_t space, struct bo
 		}
 		at = spans[i].end;
 	}
-	return at == space ? 0 : refuse(err, ": data between its entries and its directory");
+	return at == space ? 0 : refuse(err, ": data between entries and central directory");
 }
 
 static int check_entries(struct box_zip_names *names, struct directory directory,
@@ -190,7 +191,7 @@ static int check_entries(struct box_zip_names *names, struct directory directory
 		struct box_zip_header header;
 		if (box_zip_header_read(&rest, &header) < 0) {
 			return box_err_set(err, BOX_ERR_VALIDATION, EINVAL,
-				BOX_ZIP_REFUSED ": its directory is broken at entry %zu", i + 1);
+				BOX_ZIP_REFUSED ": broken central directory at entry %zu", i + 1);
 		}
 		header.shown = box_zip_names_show(names->arena, header.name, i + 1);
 		int r = check_entry(
@@ -203,9 +204,9 @@ static int check_entries(struct box_zip_names *names, struct directory directory
 		}
 	}
 	if (rest.len > 0) {
-		return refuse(err, ": its directory has more than it counts");
+		return refuse(err, ": the central directory has more entries than it declares");
 	}
-	/* The ratio of the whole needs no look: none of its entries is above it. */
+	/* The total ratio needs no check: no single entry exceeds the limit. */
 	return check_spans(spans, directory.count, directory.space.len, err);
 }
 

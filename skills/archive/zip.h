@@ -1,8 +1,8 @@
-/* What a ZIP would unpack to, judged from its bytes alone before anything is written.
+/* Checks what a ZIP would unpack to, from its bytes alone, before anything is written.
  *
- * An archive is taken only when every reader would see the same in it: entries, central directory
- * and end lie side by side without a byte between, before or after them, and both headers of an
- * entry agree. No function here touches a file.
+ * An archive is accepted only if every reader would see the same in it: entries, central directory and end
+ * record are contiguous, with no byte between, before or after them, and both headers of an entry agree. No
+ * function here touches a file.
  */
 #pragma once
 
@@ -15,11 +15,11 @@
 struct box_arena;
 
 struct box_zip_entry {
-	const char *name;      /* as the archive has it, for errors */
+	const char *name;      /* as in the archive, for errors */
 	const char *path;      /* no "." or "..", no empty part, no slash at either end */
-	const uint8_t *packed; /* in the archive's bytes */
+	const uint8_t *packed; /* points into the archive */
 	uint32_t packed_size;
-	uint32_t size; /* declared: to be checked when unpacked, as is the checksum */
+	uint32_t size; /* declared; checked when unpacked, like the checksum */
 	uint32_t crc;
 	bool is_folder;
 	bool is_executable;
@@ -29,11 +29,11 @@ struct box_zip_entry {
 struct box_zip {
 	struct box_zip_entry *entries;
 	size_t count;
-	const char **folders; /* paths of all that there must be, each after the one it is in */
+	const char **folders; /* all paths that are needed, each after its parent */
 	size_t folder_count;
 };
 
-/* Checks the whole archive. What ret_zip has lives in the arena and points into the bytes. -EINVAL
- * with BOX_ERR_VALIDATION and a text that names the entry. */
+/* Checks the whole archive. ret_zip lives in the arena and points into the bytes. -EINVAL with
+ * BOX_ERR_VALIDATION and a text that names the entry. */
 int box_zip_check(const uint8_t *bytes, size_t len, struct box_arena *arena,
 	struct box_zip *ret_zip, struct box_err *err);

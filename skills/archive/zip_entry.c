@@ -1,4 +1,4 @@
-/* The two headers of one entry: what they may say, and that they say the same. */
+/* Checks one entry's central and local headers: that both contain only what is allowed, and agree. */
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -8,7 +8,7 @@
 #define DESCRIPTOR_MAGIC 0x08074b50
 
 #define FLAG_DESCRIPTOR 0x0008u /* sizes and checksum follow the data */
-#define FLAGS_KNOWN 0x080eu     /* that, two hints of the packer, and UTF-8 */
+#define FLAGS_KNOWN 0x080eu     /* FLAG_DESCRIPTOR, two hints of the packer, and UTF-8 */
 #define DOS_FOLDER 0x10u
 #define EXTRA_OTHER_NAME 0x7075u
 #define OTHER_NAME_HEAD 5 /* version and checksum before the name */
@@ -50,7 +50,7 @@ int box_zip_header_read(struct box_zip_run *rest, struct box_zip_header *ret_hea
 
 static int check_kind(const struct box_zip_header *header, bool is_folder, struct box_err *err)
 {
-	/* Whatever system it says it is of: unpackers look at these bits alone. */
+	/* Whatever system the header names: unpackers look only at these bits. */
 	uint32_t type = header->attributes >> 16 & S_IFMT;
 	if (type == S_IFLNK) {
 		return refuse(err, header, "Archive contains a symbolic link");
@@ -93,11 +93,11 @@ static int check_sizes(const struct box_zip_header *header, struct box_err *err)
 	return 0;
 }
 
-/* Both headers have such fields. Two of them could give the entry another size or another name. */
+/* Both headers have extra fields. Two kinds of them could give the entry another size or another name. */
 static int check_extra(
 	const struct box_zip_header *header, struct box_zip_run extra, struct box_err *err)
 {
-	/* Some packers align with one to three bytes that are no field. */
+	/* Some packers align with one to three bytes that are not a field. */
 	while (extra.len >= 4) {
 		unsigned int id = box_zip_u16(extra.bytes);
 		struct box_zip_run field = {extra.bytes + 4, box_zip_u16(extra.bytes + 2)};
@@ -147,7 +147,7 @@ static bool same_name(const struct box_zip_header *header, const uint8_t *local)
 		memcmp(local + BOX_ZIP_LOCAL_BYTES, header->name.bytes, header->name.len) == 0;
 }
 
-/* Three numbers at `at`. Where a descriptor follows, the local header may have 0 for each. */
+/* Compares three numbers at `at`. If a descriptor follows, the local header may have 0 for each. */
 static bool same_numbers(const struct box_zip_header *header, const uint8_t *at, bool or_zero)
 {
 	const uint32_t expected[] = {header->crc, header->packed_size, header->size};
@@ -160,7 +160,7 @@ static bool same_numbers(const struct box_zip_header *header, const uint8_t *at,
 	return true;
 }
 
-/* The length of the descriptor at `at`, with or without its mark; 0 when it is wrong. */
+/* The length of the descriptor at `at`, with or without its signature; 0 if it is wrong. */
 static size_t match_descriptor(const struct box_zip_header *header, const uint8_t *at, size_t left)
 {
 	if (left >= 16 && box_zip_u32(at) == DESCRIPTOR_MAGIC &&
@@ -173,11 +173,11 @@ static size_t match_descriptor(const struct box_zip_header *header, const uint8_
 int box_zip_header_match(const struct box_zip_header *header, struct box_zip_run space,
 	size_t *ret_data, size_t *ret_end, struct box_err *err)
 {
-	const char *const disagree = BOX_ZIP_REFUSED ": its headers disagree";
+	const char *const disagree = BOX_ZIP_REFUSED ": an entry's headers disagree";
 	size_t left = header->offset < space.len ? space.len - header->offset : 0;
 	const uint8_t *local = space.bytes + (left > 0 ? header->offset : 0);
 	if (left < BOX_ZIP_LOCAL_BYTES || box_zip_u32(local) != BOX_ZIP_LOCAL_MAGIC) {
-		return refuse(err, header, BOX_ZIP_REFUSED ": an entry is not where it should be");
+		return refuse(err, header, BOX_ZIP_REFUSED ": an entry is misplaced");
 	}
 	size_t name_len = box_zip_u16(local + 26);
 	size_t extra_len = box_zip_u16(local + 28);

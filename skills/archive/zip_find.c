@@ -1,19 +1,20 @@
-/* Finds the directory of an archive that lies in other bytes, as tolerant readers do.
+/* Finds the central directory of an archive that is embedded in other bytes, as tolerant readers do.
  *
- * Strict readers see less than those, so what they can reach is found too. Where two tolerant ones
- * would come to different directories, none is taken. Only bytes are looked at; nothing is counted.
+ * Strict readers find less than tolerant ones, so everything that they can reach is found too. Where two
+ * tolerant readers would find different directories, the archive is refused. Only looks at bytes, counts
+ * nothing.
  */
 #include <errno.h>
 #include <string.h>
 
 #include "skills/archive/zip_internal.h"
 
-#define RECORD_MAGIC 0x06064b50 /* the end of ZIP64 */
+#define RECORD_MAGIC 0x06064b50 /* ZIP64's end record */
 #define RECORD_BYTES 56
 
-/* What an end says of its directory. */
+/* What an end record says about its directory. */
 struct end {
-	size_t at; /* what the directory should reach to */
+	size_t at; /* where the directory should end */
 	uint64_t size;
 	uint64_t offset;
 };
@@ -23,7 +24,7 @@ static bool has_magic(struct box_zip_run all, uint64_t at, uint32_t magic)
 	return all.len >= 4 && at <= all.len - 4 && box_zip_u32(all.bytes + at) == magic;
 }
 
-/* Numbers that the old end cannot hold are all ones there; the others must be the same. */
+/* Numbers that the old end record cannot hold are all ones there; the others must be equal. */
 static bool agrees(uint32_t old, uint64_t number)
 {
 	return old == UINT32_MAX || old == number;
@@ -37,7 +38,7 @@ static int read_end(struct box_zip_run all, size_t at, struct end *ret_end)
 		!has_magic(all, at - BOX_ZIP_LOCATOR_BYTES, BOX_ZIP_LOCATOR_MAGIC)) {
 		return 0;
 	}
-	/* Packers write this end side by side with the old one; elsewhere not all would find it. */
+	/* Packers write this record right before the old one; elsewhere not all readers find it. */
 	if (at < BOX_ZIP_LOCATOR_BYTES + RECORD_BYTES ||
 		!has_magic(all, at - BOX_ZIP_LOCATOR_BYTES - RECORD_BYTES, RECORD_MAGIC)) {
 		return -EINVAL;
@@ -52,8 +53,8 @@ static int read_end(struct box_zip_run all, size_t at, struct end *ret_end)
 	return 0;
 }
 
-/* 1 when there is a directory where the end says. Some readers count from the archive's beginning,
- * others back from its end: with something before the archive these are two places. */
+/* 1 if there is a directory where the end record says. Some readers count from the archive's start, others
+ * back from its end: with bytes before the archive these are two different places. */
 static int follow_end(struct box_zip_run all, size_t at, struct box_zip_nested_found *ret_found)
 {
 	struct end end;
@@ -63,12 +64,12 @@ static int follow_end(struct box_zip_run all, size_t at, struct box_zip_nested_f
 	}
 	uint64_t back = end.size <= end.at ? end.at - end.size : UINT64_MAX;
 	bool is_back = back != UINT64_MAX && has_magic(all, back, BOX_ZIP_CENTRAL_MAGIC);
-	bool is_ahead = end.offset < end.at && has_magic(all, end.offset, BOX_ZIP_CENTRAL_MAGIC);
-	if (!is_back && !is_ahead) {
+	bool is_forward = end.offset < end.at && has_magic(all, end.offset, BOX_ZIP_CENTRAL_MAGIC);
+	if (!is_back && !is_forward) {
 		return 0;
 	}
 	uint64_t start = is_back ? back : end.offset;
-	if ((is_back && is_ahead && back != end.offset) || start < end.offset ||
+	if ((is_back && is_forward && back != end.offset) || start < end.offset ||
 		end.size > end.at - start) {
 		return -EINVAL;
 	}
@@ -77,11 +78,11 @@ static int follow_end(struct box_zip_run all, size_t at, struct box_zip_nested_f
 		.start = start,
 		.shift = start - end.offset,
 	};
-	/* Not all look at the size: what goes on behind it would be theirs. */
+	/* Not all readers check the size: some would read on past it. */
 	return has_magic(all, start + end.size, BOX_ZIP_CENTRAL_MAGIC) ? -EINVAL : 1;
 }
 
-/* The next mark of an end from `at` on, or SIZE_MAX. Its last byte is the one that texts have not. */
+/* The next end signature from `at` on, or SIZE_MAX. Its last byte does not occur in texts, so search for that. */
 static size_t next_end(struct box_zip_run all, size_t at)
 {
 	while (at < all.len && all.len - at >= BOX_ZIP_END_BYTES) {
@@ -105,22 +106,22 @@ int box_zip_nested_find(
 	size_t at = all.len > tail ? all.len - tail : 0;
 	bool is_fitting = false;
 	int found = 0;
-	/* The last that leads to a directory, or one whose comment reaches to the end of it all:
-	 * which of them counts depends on the reader. */
+	/* It is the last record that leads to a directory, or one whose comment reaches to the end of all
+	 * bytes: which of them counts depends on the reader. */
 	for (at = next_end(all, at); at != SIZE_MAX; at = next_end(all, at + 1)) {
 		int r = follow_end(all, at, ret_found);
 		if (r == 0) {
 			continue;
 		}
 		if (is_fitting) {
-			*ret_why = BOX_ZIP_REFUSED ": it has two ends";
+			*ret_why = BOX_ZIP_REFUSED ": two end records";
 			return -EINVAL;
 		}
 		found = r;
 		is_fitting = at + BOX_ZIP_END_BYTES + box_zip_u16(all.bytes + at + 20) == all.len;
 	}
 	if (found < 0 || (found == 0 && has_magic(all, 0, BOX_ZIP_LOCAL_MAGIC))) {
-		*ret_why = BOX_ZIP_REFUSED ": its directory is not where it should be";
+		*ret_why = BOX_ZIP_REFUSED ": the central directory is misplaced";
 		return -EINVAL;
 	}
 	return found;

@@ -1,4 +1,4 @@
-/* Private to zip*.c: the parts of the check. */
+/* Private to zip*.c: what the parts of the check share. */
 #pragma once
 
 #include "base/arena.h"
@@ -8,7 +8,7 @@
 
 #define BOX_ZIP_REFUSED "Uploaded file must be a valid .zip archive"
 
-/* A run of bytes of the archive. */
+/* A range of the archive's bytes. */
 struct box_zip_run {
 	const uint8_t *bytes;
 	size_t len;
@@ -45,14 +45,14 @@ static inline uint64_t box_zip_u64(const uint8_t *at)
 #define BOX_ZIP_DEFLATED 8
 #define BOX_ZIP_EXTRA_ZIP64 0x0001u
 
-/* One entry as the central directory has it. */
+/* One entry as in the central directory. */
 struct box_zip_header {
 	uint16_t flags;
 	uint16_t method;
 	uint32_t crc;
 	uint32_t packed_size;
 	uint32_t size;
-	uint32_t attributes; /* the upper half is a mode of unix */
+	uint32_t attributes; /* the upper half is a Unix mode */
 	uint32_t offset;     /* of the local header */
 	uint16_t disk;
 	struct box_zip_run name;
@@ -60,14 +60,14 @@ struct box_zip_header {
 	const char *shown; /* the name for errors */
 };
 
-/* Reads the header that `rest` begins with and moves on behind it. */
+/* Reads the header at the start of `rest` and advances `rest` past it. */
 int box_zip_header_read(struct box_zip_run *rest, struct box_zip_header *ret_header);
 
-/* What the header says of itself: kind, method, sizes. `is_folder` is what its name says. */
+/* Checks the header by itself: kind, method, sizes. `is_folder` is what its name says. */
 int box_zip_header_check(const struct box_zip_header *header, bool is_folder, struct box_err *err);
 
-/* Compares it with the local header in `space`, which is all that is before the central directory.
- * Gives where the data begin, and the end of the entry with what may follow its data. */
+/* Compares it with the local header in `space`, the bytes before the central directory. Returns where the
+ * data begin, and the end of the entry with its descriptor. */
 int box_zip_header_match(const struct box_zip_header *header, struct box_zip_run space,
 	size_t *ret_data, size_t *ret_end, struct box_err *err);
 
@@ -75,7 +75,7 @@ int box_zip_header_match(const struct box_zip_header *header, struct box_zip_run
 
 struct box_zip_names {
 	struct box_arena *arena;
-	struct box_table seen; /* folded path -> what has it */
+	struct box_table seen; /* folded path -> the entry that has it */
 	const char **folders;
 	size_t folder_count;
 };
@@ -86,26 +86,26 @@ void box_zip_names_close(struct box_zip_names *names);
 /* A name as an error may show it: no control characters, valid UTF-8, not too long. */
 const char *box_zip_names_show(struct box_arena *arena, struct box_zip_run name, size_t number);
 
-/* The path that a name means, and whether it is that of a folder. */
+/* The path that a name means, and whether it is a folder's. */
 int box_zip_names_check(struct box_arena *arena, const struct box_zip_header *header,
 	const char **ret_path, bool *ret_is_folder, struct box_err *err);
 
-/* Adds an entry, and the folders that its path implies. Refuses what is there already, by any
- * spelling that some file system takes for the same. */
+/* Adds an entry, and the folders that its path implies. Refuses a path that exists already, in any spelling
+ * that some file system treats as the same. */
 int box_zip_names_add(
 	struct box_zip_names *names, const struct box_zip_entry *entry, struct box_err *err);
 
-/* --- archives in an archive: zip_find.c --- */
+/* --- nested archives: zip_find.c --- */
 
-/* Where the directory of one lies. */
+/* Where a nested archive's directory is. */
 struct box_zip_nested_found {
 	struct box_zip_run headers;
 	size_t start; /* of the directory */
-	size_t shift; /* to be added to offsets: what stands before the archive */
+	size_t shift; /* added to offsets: the number of bytes before the archive */
 };
 
-/* Looks for an archive as the more tolerant readers do: with something before or behind it, with
- * gaps, with ZIP64. 1 and where it is; 0 when these bytes are no archive; -EINVAL and why when they
- * are one that readers would see differently. */
+/* Searches for an archive as the more tolerant readers do: with bytes before or after it, with gaps, with
+ * ZIP64. 1 if found; 0 if these bytes are not an archive; -EINVAL and the reason if readers would disagree
+ * on its content. */
 int box_zip_nested_find(
 	struct box_zip_run all, struct box_zip_nested_found *ret_found, const char **ret_why);

@@ -1,7 +1,7 @@
-/* Names of entries: which are safe, and which are the same.
+/* Checks the names of entries: which are safe, and which are the same.
  *
- * Two names are the same when they differ in case or in how characters are composed: a package must
- * mean one thing on every file system. utf8proc knows what Unicode says of that.
+ * Two names are the same if they differ only in case or in how characters are composed: a package must
+ * mean the same on every file system. utf8proc knows Unicode's rules.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 struct node {
 	const char *path; /* as it was spelled first */
 	bool is_folder;
-	bool is_entry; /* not only implied by the name of another */
+	bool is_entry; /* not only implied by another entry's name */
 };
 
 void box_zip_names_open(struct box_zip_names *names, struct box_arena *arena)
@@ -30,7 +30,7 @@ void box_zip_names_close(struct box_zip_names *names)
 	box_table_free(&names->seen);
 }
 
-/* The code point at the start of the run, and its length; 0 when there is none. */
+/* The code point at the start of the run, and its length; 0 if there is none. */
 static size_t next_character(struct box_zip_run run, int32_t *ret_character)
 {
 	utf8proc_ssize_t len = utf8proc_iterate(
@@ -103,14 +103,14 @@ static const char *why_not_part(const char *part, size_t len, bool is_first)
 	if (len == 2 && memcmp(part, "..", 2) == 0) {
 		return "";
 	}
-	/* C: and the like, whatever the letter. */
+	/* Drive letters such as C:. */
 	if (is_first && len >= 2 && part[1] == ':') {
 		return "";
 	}
 	return len > BOX_ARCHIVE_PART_BYTES_MAX ? " (component too long)" : NULL;
 }
 
-/* Copies a path part by part into out, without the "." that some packers put first. */
+/* Copies a path component by component into out, without the "." that some packers put first. */
 static const char *copy_parts(const char *name, size_t len, char *out, size_t *ret_len)
 {
 	size_t depth = 0;
@@ -179,7 +179,7 @@ static int refuse_second(struct box_err *err, const struct box_zip_entry *entry)
 		entry->name);
 }
 
-/* Puts the first `len` bytes of the entry's path, folded to `key`. */
+/* Adds the first `len` bytes of the entry's path, folded to `key`. */
 static int add_node(struct box_zip_names *names, const struct box_zip_entry *entry, size_t len,
 	struct box_str key, struct box_err *err)
 {
@@ -223,7 +223,7 @@ int box_zip_names_add(
 			"Archive contains an unsafe path: %s (%s)", entry->name,
 			utf8proc_errmsg(folded_len));
 	}
-	/* No other character becomes a slash, so both have the same parts. */
+	/* Folding turns no other character into a slash, so both have the same components. */
 	const char *end = entry->path;
 	const char *folded_end = (const char *)folded;
 	int r = 0;

@@ -1,9 +1,8 @@
-/* Counts archives in archives, each by its own directory.
+/* Counts what archives within an archive would unpack to, each by its own directory.
  *
- * Within one archive no two entries share a byte and each holds what it declares, so the sum of what
- * they declare is the sum of what they are, on every level; nothing is inflated that would go beyond
- * the limits. An archive that contains itself ends where it is too deep. Names are nobody's matter
- * here, nor is what lies between the entries.
+ * Within one archive no two entries share a byte and each holds what it declares, so on every level the sum
+ * of the declared sizes is the real size; nothing is inflated beyond the limits. The recursion of an archive
+ * that contains itself ends at the depth limit. Names do not matter here, nor do bytes between the entries.
  */
 #include "skills/archive/zip_nested.h"
 
@@ -15,7 +14,7 @@
 #include "skills/archive/inflater.h"
 #include "skills/archive/zip_internal.h"
 
-/* An entry of an archive that is in the archive. */
+/* An entry of a nested archive. */
 struct part {
 	size_t start; /* of its header */
 	size_t end;   /* of its data */
@@ -25,7 +24,7 @@ struct part {
 	bool is_deflated;
 };
 
-/* One entry of the archive itself, and all that is in it. */
+/* One entry of the uploaded archive, and everything in it. */
 struct nest {
 	struct box_zip_nested *all;
 	const struct box_zip_entry *entry;
@@ -40,7 +39,7 @@ static int refuse(const struct nest *nest, struct box_err *err, const char *what
 
 /* --- one header --- */
 
-/* Takes the number from the field of ZIP64 if the header has no room for it. */
+/* Takes the number from the ZIP64 field if the header has no room for it. */
 static int widen(struct box_zip_run *field, uint64_t *number)
 {
 	if (*number != UINT32_MAX) {
@@ -71,7 +70,7 @@ static struct box_zip_run find_zip64(struct box_zip_run extra)
 	return (struct box_zip_run){0};
 }
 
-/* Where the entry lies, all of it before the directory, which is at the end of `space`. */
+/* Where the entry is: all of it before the directory, which is at the end of `space`. */
 static int locate(const struct box_zip_header *header, struct box_zip_run space, size_t shift,
 	struct part *ret_part)
 {
@@ -109,7 +108,7 @@ static int locate(const struct box_zip_header *header, struct box_zip_run space,
 static int check_part(const struct nest *nest, const struct box_zip_header *header,
 	const struct part *part, struct box_err *err)
 {
-	/* What nobody can look into could hold anything. */
+	/* Entries that cannot be examined could contain anything. */
 	if (header->flags & BOX_ZIP_FLAGS_ENCRYPTED) {
 		return refuse(nest, err, "Archive contains an encrypted entry");
 	}
@@ -129,7 +128,7 @@ static int count_entry(struct nest *nest, size_t size, struct box_err *err)
 	if (++nest->all->entries > BOX_ARCHIVE_NESTED_ENTRIES_MAX) {
 		return refuse(nest, err, "Archive contains too many entries");
 	}
-	/* Each is compared with the limit first, so no sum wraps. */
+	/* Each size is compared with the limit first, so no sum wraps. */
 	if (size > BOX_ARCHIVE_TOTAL_BYTES_MAX ||
 		nest->all->bytes + size > BOX_ARCHIVE_TOTAL_BYTES_MAX) {
 		return refuse(nest, err, "Archive exceeds the total uncompressed size limit");
@@ -162,7 +161,7 @@ static int check_overlap(
 	return 0;
 }
 
-/* All entries of one directory, checked and counted. The array is the caller's to free. */
+/* Checks and counts all entries of one directory. The caller frees the array. */
 static int read_parts(struct nest *nest, struct box_zip_run all,
 	const struct box_zip_nested_found *found, struct part **ret_parts, size_t *ret_count,
 	struct box_err *err)
@@ -178,8 +177,7 @@ static int read_parts(struct nest *nest, struct box_zip_run all,
 		struct part part;
 		if (box_zip_header_read(&rest, &header) < 0 ||
 			locate(&header, space, found->shift, &part) < 0) {
-			return refuse(
-				nest, err, BOX_ZIP_REFUSED ": an entry is not where it should be");
+			return refuse(nest, err, BOX_ZIP_REFUSED ": an entry is misplaced");
 		}
 		int r = check_part(nest, &header, &part, err);
 		if (r == 0) {
@@ -201,7 +199,7 @@ static int read_parts(struct nest *nest, struct box_zip_run all,
 
 static int look_into(struct nest *nest, struct box_zip_run all, size_t depth, struct box_err *err);
 
-/* Unpacks one entry, to see whether it is an archive in its turn. */
+/* Unpacks one entry and checks whether it is itself an archive. */
 static int look_at(struct nest *nest, const struct part *part, size_t depth, struct box_err *err)
 {
 	if (!part->is_deflated) {
@@ -213,12 +211,12 @@ static int look_at(struct nest *nest, const struct part *part, size_t depth, str
 	if (r == -EMSGSIZE) {
 		return refuse(nest, err, "Archive contains invalid size metadata");
 	}
-	/* Some unpackers leave what came before the fault, which could be an archive too. */
+	/* Some unpackers keep what came before the fault, which could be an archive too. */
 	return r < 0 ? refuse(nest, err, BOX_ZIP_REFUSED ": broken data")
 		     : look_into(nest, (struct box_zip_run){content, part->size}, depth, err);
 }
 
-/* depth: how many archives these bytes are in, the uploaded one aside. */
+/* depth: how many archives these bytes are in, not counting the uploaded one. */
 static int look_into(struct nest *nest, struct box_zip_run all, size_t depth, struct box_err *err)
 {
 	struct box_zip_nested_found found;

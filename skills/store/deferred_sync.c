@@ -1,5 +1,5 @@
-/* A folder of marks is later.BOOT.ITEM in staging, or later.failed.ITEM when the disk has refused what
- * it stands for; each folder in it has the name of a package. */
+/* Makes and removes marks. A folder of marks is later.BOOT.ITEM in staging, or later.failed.ITEM if the disk
+ * has reported an error; each folder in it has the name of a package. */
 #include "skills/store/deferred_sync.h"
 
 #include <dirent.h>
@@ -48,7 +48,7 @@ static bool is_of_this_boot(const char *name)
 	return boot[0] != '\0' && strncmp(of, boot, BOOT_LEN) == 0 && of[BOOT_LEN] == '.';
 }
 
-/* -- making them ------------------------------------------------------------------------------ */
+/* -- making marks ----------------------------------------------------------------------------- */
 
 int box_deferred_sync_begin(struct box_stage *stage, char ret_marks[BOX_DEFERRED_SYNC_NAME_SIZE])
 {
@@ -68,39 +68,39 @@ int box_deferred_sync_begin(struct box_stage *stage, char ret_marks[BOX_DEFERRED
 	return -EEXIST;
 }
 
-struct forgetting {
+struct unmarking {
 	int stage_fd;
 	const char *package;
 	bool of_any_boot;
 };
 
-static int forget_in(void *context, const char *name, int d_type)
+static int unmark_in(void *context, const char *name, int d_type)
 {
-	const struct forgetting *forgetting = context;
+	const struct unmarking *unmarking = context;
 	if (d_type == DT_DIR && is_marks(name) &&
-		(forgetting->of_any_boot || !is_of_this_boot(name))) {
+		(unmarking->of_any_boot || !is_of_this_boot(name))) {
 		_cleanup_(box_close_p) int fd = box_subtree_open(
-			forgetting->stage_fd, name, O_RDONLY | O_DIRECTORY, 0);
-		if (fd >= 0 && unlinkat(fd, forgetting->package, AT_REMOVEDIR) == 0) {
+			unmarking->stage_fd, name, O_RDONLY | O_DIRECTORY, 0);
+		if (fd >= 0 && unlinkat(fd, unmarking->package, AT_REMOVEDIR) == 0) {
 			(void)box_subtree_sync(fd);
 		}
 	}
 	return 0;
 }
 
-/* Marks stay while others work here. Of this boot they would be believed after the next. */
+/* Marks stay while others work here. Marks of this boot would be acted on after the next boot. */
 void box_deferred_sync_forget(struct box_stage *stage, const char *package)
 {
-	struct forgetting forgetting = {stage->fd, package, true};
-	(void)box_subtree_each(stage->fd, forget_in, &forgetting);
+	struct unmarking unmarking = {stage->fd, package, true};
+	(void)box_subtree_each(stage->fd, unmark_in, &unmarking);
 }
 
 int box_deferred_sync_mark(struct box_stage *stage, const char *marks, const char *package)
 {
-	/* One that was found half in an earlier boot, and could not be removed while others worked
-	 * here, is another by now. */
-	struct forgetting forgetting = {stage->fd, package, false};
-	(void)box_subtree_each(stage->fd, forget_in, &forgetting);
+	/* An earlier boot's mark that could not be removed while others worked here means another package
+	 * than this one. */
+	struct unmarking unmarking = {stage->fd, package, false};
+	(void)box_subtree_each(stage->fd, unmark_in, &unmarking);
 	_cleanup_(box_close_p) int fd = box_subtree_open(stage->fd, marks, O_PATH | O_DIRECTORY, 0);
 	if (fd < 0) {
 		return fd;
@@ -108,26 +108,26 @@ int box_deferred_sync_mark(struct box_stage *stage, const char *marks, const cha
 	return mkdirat(fd, package, 0700) < 0 && errno != EEXIST ? -errno : 0;
 }
 
-/* -- keeping the promise ---------------------------------------------------------------------- */
+/* -- syncing ---------------------------------------------------------------------------------- */
 
 int box_deferred_sync_hand_over(
-	const struct box_stage *stage, const char *marks, struct box_deferred_sync *ret_later)
+	const struct box_stage *stage, const char *marks, struct box_deferred_sync *ret_deferred)
 {
-	struct box_deferred_sync later = {.root_fd = fcntl(stage->root_fd, F_DUPFD_CLOEXEC, 3)};
-	later.stage = (struct box_stage){later.root_fd, fcntl(stage->fd, F_DUPFD_CLOEXEC, 3)};
-	if (later.root_fd < 0 || later.stage.fd < 0) {
+	struct box_deferred_sync deferred = {.root_fd = fcntl(stage->root_fd, F_DUPFD_CLOEXEC, 3)};
+	deferred.stage = (struct box_stage){deferred.root_fd, fcntl(stage->fd, F_DUPFD_CLOEXEC, 3)};
+	if (deferred.root_fd < 0 || deferred.stage.fd < 0) {
 		int r = -errno;
-		box_close_p(&later.root_fd);
-		box_close_p(&later.stage.fd);
+		box_close_p(&deferred.root_fd);
+		box_close_p(&deferred.stage.fd);
 		return r;
 	}
-	(void)snprintf(later.marks, sizeof(later.marks), "%s", marks);
-	*ret_later = later;
+	(void)snprintf(deferred.marks, sizeof(deferred.marks), "%s", marks);
+	*ret_deferred = deferred;
 	return 0;
 }
 
-/* 0 or -errno. *ret_lost: something that was written is not there. The kernel says so once, and
- * nothing when it is asked again. */
+/* 0 or -errno. *ret_lost: written data were lost. The kernel reports that only once, so a second call
+ * would succeed. */
 static int sync_all(int root_fd, bool *ret_lost)
 {
 	_cleanup_(box_close_p) int fd = box_subtree_open(root_fd, "", O_RDONLY | O_DIRECTORY, 0);
@@ -139,8 +139,8 @@ static int sync_all(int root_fd, bool *ret_lost)
 	return *ret_lost ? -errno : 0;
 }
 
-/* From now on they are not of this boot. */
-static void disown(
+/* Renames the marks, so that they no longer count as this boot's. */
+static void mark_failed(
 	const struct box_stage *stage, const char *marks, char failed[BOX_DEFERRED_SYNC_NAME_SIZE])
 {
 	(void)snprintf(failed, BOX_DEFERRED_SYNC_NAME_SIZE, FAILED "%s",
@@ -151,7 +151,7 @@ static void disown(
 	}
 }
 
-/* A mark that stays, or comes back after a crash, would be believed. */
+/* Syncs too: a mark that stays, or comes back after a crash, would be acted on. */
 static int remove_marks(struct box_stage *stage, const char *marks)
 {
 	struct stat st;
@@ -161,98 +161,98 @@ static int remove_marks(struct box_stage *stage, const char *marks)
 		: box_subtree_sync(stage->fd);
 }
 
-void box_deferred_sync_finish(struct box_deferred_sync *later)
+void box_deferred_sync_finish(struct box_deferred_sync *deferred)
 {
 	char failed[BOX_DEFERRED_SYNC_NAME_SIZE];
 	bool is_lost = false;
-	if (later->root_fd < 0) {
+	if (deferred->root_fd < 0) {
 		return;
 	}
 	const char *event = "skills.not_synced";
-	int r = sync_all(later->root_fd, &is_lost);
+	int r = sync_all(deferred->root_fd, &is_lost);
 	if (r == 0) {
 		event = "skills.marks_stay";
-		r = remove_marks(&later->stage, later->marks);
+		r = remove_marks(&deferred->stage, deferred->marks);
 	}
 	if (r < 0) {
 		BOX_LOG(BOX_LOG_ERROR, event, box_log_str("why", box_err_strerror(-r)));
 	}
 	if (is_lost) {
-		disown(&later->stage, later->marks, failed);
+		mark_failed(&deferred->stage, deferred->marks, failed);
 	}
-	box_stage_close(&later->stage);
-	box_close_p(&later->root_fd);
+	box_stage_close(&deferred->stage);
+	box_close_p(&deferred->root_fd);
 }
 
-/* -- marks that were left --------------------------------------------------------------------- */
+/* -- recovery --------------------------------------------------------------------------------- */
 
-struct redemption {
+struct recovery {
 	struct box_stage *stage;
 	int marks_fd;
-	bool is_synced; /* or it was tried */
+	bool is_synced; /* the sync was done or attempted */
 	bool is_lost;
 	bool has_failed;
 };
 
-static int remove_half(void *context, const char *name, int d_type)
+static int remove_package(void *context, const char *name, int d_type)
 {
-	struct redemption *redemption = context;
+	struct recovery *recovery = context;
 	(void)d_type;
-	int r = box_stage_discard(redemption->stage, redemption->stage->root_fd, name);
+	int r = box_stage_discard(recovery->stage, recovery->stage->root_fd, name);
 	if (r == 0) {
 		BOX_LOG(BOX_LOG_WARNING, "skills.half_removed", box_log_str("package", name));
 	} else if (r != -ENOENT) {
-		redemption->has_failed = true;
+		recovery->has_failed = true;
 		BOX_LOG(BOX_LOG_ERROR, "skills.half_stays", box_log_str("package", name),
 			box_log_str("why", box_err_strerror(-r)));
 		return 0;
 	}
-	/* The next of that name is another, also when the marks of others must stay. */
-	(void)unlinkat(redemption->marks_fd, name, AT_REMOVEDIR);
+	/* A later package of that name is another one, so this mark goes even if others must stay. */
+	(void)unlinkat(recovery->marks_fd, name, AT_REMOVEDIR);
 	return 0;
 }
 
-static void remove_halves(struct redemption *redemption, const char *marks)
+static void remove_incomplete(struct recovery *recovery, const char *marks)
 {
 	_cleanup_(box_close_p) int fd = box_subtree_open(
-		redemption->stage->fd, marks, O_RDONLY | O_DIRECTORY, 0);
-	redemption->marks_fd = fd;
-	if (fd < 0 || box_subtree_each(fd, remove_half, redemption) < 0 ||
+		recovery->stage->fd, marks, O_RDONLY | O_DIRECTORY, 0);
+	recovery->marks_fd = fd;
+	if (fd < 0 || box_subtree_each(fd, remove_package, recovery) < 0 ||
 		box_subtree_sync(fd) < 0) {
-		redemption->has_failed = true;
+		recovery->has_failed = true;
 	}
 }
 
-static int redeem_marks(void *context, const char *name, int d_type)
+static int recover_marks(void *context, const char *name, int d_type)
 {
-	struct redemption *redemption = context;
+	struct recovery *recovery = context;
 	char failed[BOX_DEFERRED_SYNC_NAME_SIZE];
 	if (d_type != DT_DIR || !is_marks(name)) {
 		return 0;
 	}
 	if (!box_deferred_sync_is_possible()) {
-		redemption->has_failed = true; /* nobody can tell what they mean */
+		recovery->has_failed = true; /* whether they are of this boot is unknown */
 		return 0;
 	}
 	if (is_of_this_boot(name)) {
-		if (!redemption->is_synced) {
-			int r = sync_all(redemption->stage->root_fd, &redemption->is_lost);
-			redemption->has_failed |= r < 0 && !redemption->is_lost;
-			redemption->is_synced = true;
+		if (!recovery->is_synced) {
+			int r = sync_all(recovery->stage->root_fd, &recovery->is_lost);
+			recovery->has_failed |= r < 0 && !recovery->is_lost;
+			recovery->is_synced = true;
 		}
-		if (!redemption->is_lost) {
+		if (!recovery->is_lost) {
 			return 0;
 		}
-		disown(redemption->stage, name, failed);
+		mark_failed(recovery->stage, name, failed);
 		name = failed;
 	}
-	remove_halves(redemption, name);
+	remove_incomplete(recovery, name);
 	return 0;
 }
 
 bool box_deferred_sync_recover(struct box_stage *stage)
 {
-	struct redemption redemption = {.stage = stage};
-	int r = box_subtree_each(stage->fd, redeem_marks, &redemption);
-	return r == 0 && !redemption.has_failed;
+	struct recovery recovery = {.stage = stage};
+	int r = box_subtree_each(stage->fd, recover_marks, &recovery);
+	return r == 0 && !recovery.has_failed;
 }

@@ -1,12 +1,12 @@
-/* Packages that are in their place before the disk has them.
+/* Syncs installed packages after the answer. For store.c and store_zip.c.
  *
- * An install is answered when its packages can be used, and made to last after the answer. Until
- * then marks in staging name them, with the boot of the machine that they were made in. Who finds
- * marks of the same boot knows that only a process has died: all is there, and is made to last now.
- * Marks of another boot mean that the machine went down meanwhile: what they name may be half a
- * package, and is removed. So it is when the disk has refused something, which is told only once: the
- * marks are renamed then, to be of no boot. Marks are folders: a file system keeps the order of their
- * making and of the moves that follow, which it does not do with what is in files.
+ * An install is answered when its packages can be used, and synced to disk afterwards. Until then marks in
+ * staging name them, with the boot id of the machine. Marks of the current boot that are found at start mean
+ * that only a process has died: all data are there, and are synced now. Marks of another boot mean that the
+ * machine went down meanwhile: the packages that they name may be incomplete, and are removed. The same
+ * happens after a disk error, which the kernel reports only once: the marks are then renamed so that they
+ * belong to no boot. Marks are folders, because a file system keeps the order in which folders are created
+ * and moved, but not that of file contents.
  */
 #pragma once
 
@@ -16,31 +16,31 @@
 
 #define BOX_DEFERRED_SYNC_NAME_SIZE 128
 
-/* What is still to be made to last; one whose root_fd is -1: nothing. */
+/* The packages still to be synced; none if root_fd is -1. */
 struct box_deferred_sync {
-	int root_fd;            /* of the tenant */
-	struct box_stage stage; /* with its lock: the marks stay ours */
+	int root_fd;            /* the tenant's folder */
+	struct box_stage stage; /* with its lock, so that nobody else handles the marks */
 	char marks[BOX_DEFERRED_SYNC_NAME_SIZE];
 };
 
-/* Whether boots can be told apart here. Reads /proc when it is called first, so not behind a fence. */
+/* Whether boots can be told apart here. Reads /proc on its first call, so that must precede confinement. */
 bool box_deferred_sync_is_possible(void);
 
-/* Makes a folder for marks, whose name is written on success only, and marks in it. 0 or -errno; what
- * there is of it is the caller's to remove with box_stage_remove. */
+/* Creates a folder for marks, whose name is written on success only. 0 or -errno; the caller removes what
+ * there is of it with box_stage_remove. */
 int box_deferred_sync_begin(struct box_stage *stage, char ret_marks[BOX_DEFERRED_SYNC_NAME_SIZE]);
 int box_deferred_sync_mark(struct box_stage *stage, const char *marks, const char *package);
 
-/* A package is no more: whoever marked one of its name, it is not the next one. */
+/* Removes the marks of a package that was removed, so that they do not apply to the next one of its name. */
 void box_deferred_sync_forget(struct box_stage *stage, const char *package);
 
-/* All packages are in their place: they last when box_deferred_sync_finish has been called. 0, or -errno and
- * nothing is taken over. */
+/* Takes over once all packages are in their place; they are durable after box_deferred_sync_finish. 0, or
+ * -errno and nothing is taken over. */
 int box_deferred_sync_hand_over(
-	const struct box_stage *stage, const char *marks, struct box_deferred_sync *ret_later);
-/* Waits for the disk (one syncfs: for what others have written there too), then the marks go. */
-void box_deferred_sync_finish(struct box_deferred_sync *later);
+	const struct box_stage *stage, const char *marks, struct box_deferred_sync *ret_deferred);
+/* Waits for the disk (one syncfs, which includes what others have written there), then removes the marks. */
+void box_deferred_sync_finish(struct box_deferred_sync *deferred);
 
-/* For who has the lock of a staging folder alone: marks that somebody has left are heeded. False when
- * they must stay. */
+/* Handles marks left by a process that died. The caller holds the only lock on the staging folder. False if
+ * the marks must stay. */
 bool box_deferred_sync_recover(struct box_stage *stage);

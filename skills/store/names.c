@@ -1,4 +1,4 @@
-/* Names and paths of skills as text. What is on the disk is not known here. */
+/* Checks and converts names and paths of skills as text, without touching the disk. */
 #include "skills/store/names.h"
 
 #include <errno.h>
@@ -81,12 +81,12 @@ char *box_names_normpath(struct box_arena *arena, struct box_str path)
 	while (slashes < path.len && path.bytes[slashes] == '/') {
 		slashes++;
 	}
-	/* Two slashes in front mean something of their own to POSIX; three do not. */
+	/* POSIX gives two leading slashes a meaning of their own, but not three. */
 	slashes = slashes > 2 ? 1 : slashes;
 	char *out = box_arena_bytes(arena, path.len + 2);
 	memset(out, '/', slashes);
 	size_t len = slashes;
-	size_t floor = slashes; /* parts before it are not taken back */
+	size_t floor = slashes; /* ".." does not remove anything before it */
 	struct box_str part;
 	for (struct box_str rest = path; next_part(&rest, &part);) {
 		if (box_str_eq(part, ".") ||
@@ -121,7 +121,7 @@ char *box_names_below(struct box_arena *arena, struct box_str path, const char *
 	}
 	char *normal = box_names_normpath(arena, path);
 	size_t len = strlen(root);
-	/* "//a" is "/a" here. */
+	/* Here "//a" is "/a". */
 	normal += normal[0] == '/' && normal[1] == '/';
 	if (strncmp(normal, root, len) != 0 || (normal[len] != '/' && normal[len] != '\0')) {
 		return NULL;
@@ -150,7 +150,7 @@ struct box_str box_names_source_path(struct box_arena *arena, struct box_str pat
 	return (struct box_str){copy + start, end - start};
 }
 
-/* os.path.splitext(...)[0]: dots in front do not begin an extension. */
+/* os.path.splitext(...)[0]: leading dots do not begin an extension. */
 static struct box_str without_extension(struct box_str name)
 {
 	size_t dots = 0;

@@ -1,5 +1,5 @@
-/* Reads one package. SKILL.md is opened without following a link and without waiting for anyone, and
- * only a regular file of bounded size is read.
+/* Reads one package. SKILL.md is opened without following a link and without blocking, and only a regular
+ * file of limited size is read.
  */
 #include "skills/store/package.h"
 
@@ -24,7 +24,7 @@
 #include "skills/text/pytext.h"
 
 #define NS_PER_SEC 1000000000LL
-#define SETTLE_NS 50000000LL /* several ticks of the clock that files are stamped by */
+#define SETTLE_NS 50000000LL /* several ticks of the clock for file times */
 
 /* -- stamps ----------------------------------------------------------------------------------- */
 
@@ -113,7 +113,7 @@ static int refuse_size(struct box_err *err, const char *entry_file)
 static int read_entry(int folder_fd, const char *entry_file, struct box_arena *arena,
 	struct box_str *ret_text, struct stat *ret_st, struct box_err *err)
 {
-	/* Looked at before it is opened: opening a device may do something. */
+	/* Checked before it is opened: opening a device may have side effects. */
 	if (fstatat(folder_fd, entry_file, ret_st, AT_SYMLINK_NOFOLLOW) == 0 &&
 		!S_ISREG(ret_st->st_mode)) {
 		return refuse(err, entry_file,
@@ -147,7 +147,7 @@ static int read_entry(int folder_fd, const char *entry_file, struct box_arena *a
 	return r < 0 ? r : TAKE_FD(fd);
 }
 
-/* A file (or folder) of the package, also by a link that stays in it. */
+/* Whether the package has that file (or folder), possibly through a link that stays inside it. */
 static bool has(int folder_fd, const char *name, bool folder, bool *ret_link)
 {
 	struct stat st;
@@ -176,8 +176,8 @@ static bool is_python_project(int folder_fd, bool *ret_link)
 	return has(folder_fd, ".venv", true, ret_link);
 }
 
-/* Of the front matter, which goes, the skill keeps copies. */
-static struct box_str kept(struct box_package *skill, struct box_str text)
+/* Copies a text out of the front matter, which is freed, into the skill. */
+static struct box_str copy_text(struct box_package *skill, struct box_str text)
 {
 	return (struct box_str){box_arena_strndup(skill->arena, text.bytes, text.len), text.len};
 }
@@ -209,10 +209,10 @@ static int read_fields(struct box_package *skill, struct box_arena *scratch,
 	}
 	struct box_value warnings = box_conform_check(scratch, front, folder_name);
 	struct box_value content_warnings = box_conform_check(scratch, front, NULL);
-	skill->name = kept(skill, name);
-	skill->display_name = kept(skill, display_name);
-	skill->description = kept(skill, description);
-	skill->instructions = kept(skill, front->instructions);
+	skill->name = copy_text(skill, name);
+	skill->display_name = copy_text(skill, display_name);
+	skill->description = copy_text(skill, description);
+	skill->instructions = copy_text(skill, front->instructions);
 	skill->warnings = box_value_copy(skill->arena, &warnings);
 	skill->content_warnings = box_value_copy(skill->arena, &content_warnings);
 	return 0;
@@ -231,7 +231,7 @@ static int fill_map(struct box_package *skill, const char *entry_file, bool pyth
 	char updated[BOX_PYTEXT_ISOFORMAT_SIZE];
 	if (!box_pytext_isoformat(st->st_ctim.tv_sec, (uint32_t)st->st_ctim.tv_nsec, created) ||
 		!box_pytext_isoformat(st->st_mtim.tv_sec, (uint32_t)st->st_mtim.tv_nsec, updated)) {
-		return refuse(err, entry_file, "has a time that is out of range");
+		return refuse(err, entry_file, "has a modification time out of range");
 	}
 	skill->updated_at = box_str(box_arena_strndup(skill->arena, updated, strlen(updated)));
 	skill->map = box_map_value();

@@ -1,4 +1,4 @@
-/* The tree of a store: nodes for folders, kept between walks and stamped anew by each. */
+/* The tree of a store: one node for each folder, kept between walks; each walk checks its stamp. */
 #include "skills/store/skill_tree.h"
 
 #include <dirent.h>
@@ -19,25 +19,25 @@
 #include "skills/store/stage.h"
 #include "skills/store/subtree.h"
 
-#define FDS_FOR_OTHERS 256 /* of the process, beside those */
+#define FDS_FOR_OTHERS 256 /* reserved for the rest of the process */
 
-/* Folders and entry files stay open, so that a stamp costs no way through the tree. What an fd says
- * holds for its path too, as long as the folders above have their old stamps. */
+/* Folders and entry files stay open, so that checking a stamp needs no path lookup. The stamp of an fd is
+ * valid for its path as long as the folders above are unchanged. */
 static size_t kept_fds;
 
 struct node {
-	int fd; /* of the folder, -1 when it is not kept open */
+	int fd; /* the folder; -1 if it was closed */
 	char *path;
-	const char *name; /* the end of path */
+	const char *name; /* the last component of path */
 	struct box_package_stamp stamp;
-	bool is_known; /* the rest is as it was when the folder had this stamp */
+	bool is_known; /* the rest was read when the folder had this stamp */
 	enum box_package_entry_kind entry;
 	const char *entry_file;
-	size_t entries; /* of the folder, of whatever kind */
+	size_t entries; /* the number of entries of any kind */
 	struct node **children;
 	size_t child_count;
 	struct box_package *skill;
-	size_t work; /* of loading it, also when that failed */
+	size_t work; /* the cost of loading it, even if that failed */
 	char *why;
 	struct box_package_stamp why_stamp; /* of the entry file that could not be loaded */
 	bool why_is_settled;
@@ -64,7 +64,7 @@ static bool may_keep_fd(void)
 	return kept_fds < max;
 }
 
-static void let_go(int *fd)
+static void close_kept(int *fd)
 {
 	if (*fd >= 0) {
 		kept_fds--;
@@ -91,7 +91,7 @@ static struct node *node_new(const char *parent, const char *name)
 static void forget_package(struct node *node)
 {
 	if (node->skill) {
-		let_go(&node->skill->entry_fd);
+		close_kept(&node->skill->entry_fd);
 	}
 	box_package_free(node->skill);
 	node->skill = NULL;
@@ -107,7 +107,7 @@ static void node_free(struct node *node)
 	}
 	free(node->children);
 	forget_package(node);
-	let_go(&node->fd);
+	close_kept(&node->fd);
 	free(node->path);
 	free(node);
 }
@@ -177,7 +177,7 @@ static int by_text(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* New children in order; those that were there before keep what is known of them. */
+/* Takes over new children in order; for those that existed before, what is known about them stays. */
 static void adopt_children(struct node *node, struct listing *listing)
 {
 	struct node **fresh = box_alloc((listing->count + 1) * sizeof(struct node *));
@@ -203,16 +203,16 @@ static void adopt_children(struct node *node, struct listing *listing)
 	node->entries = listing->entries;
 }
 
-/* Reads a folder whose stamp is new. -E2BIG past the limit; what else goes wrong leaves it empty. */
-static int study(struct node *node, int root_fd, bool descend, size_t entries_max)
+/* Reads a folder whose stamp has changed. -E2BIG above the limit; after other errors the node is empty. */
+static int read_folder(struct node *node, int root_fd, bool descend, size_t entries_max)
 {
 	int64_t now = box_package_stamp_now_ns();
 	unsigned mode = 0;
 	node->is_known = false;
 	node->entry = BOX_PACKAGE_ENTRY_NONE;
-	/* What it says of the folder's other files is old too. */
+	/* What the package says about other files of the folder is outdated too. */
 	forget_package(node);
-	let_go(&node->fd);
+	close_kept(&node->fd);
 	_cleanup_(box_close_p) int fd = box_subtree_open(
 		root_fd, node->path, O_RDONLY | O_DIRECTORY, 0);
 	if (fd < 0 || box_package_stamp_read(fd, "", &node->stamp, &mode) < 0) {
@@ -250,7 +250,7 @@ static int visit(struct node *node, int root_fd, bool descend, size_t entries_ma
 {
 	struct box_package_stamp stamp;
 	unsigned mode = S_IFDIR;
-	/* The root is where root_fd is, and that is another folder perhaps. */
+	/* root_fd may be another folder than last time, so the root's stamp is read through it. */
 	int r = !node->is_known ? -ENOENT
 		: node->fd >= 0 && *node->path
 		? box_package_stamp_of_fd(node->fd, &stamp)
@@ -258,7 +258,7 @@ static int visit(struct node *node, int root_fd, bool descend, size_t entries_ma
 	if (r == 0 && S_ISDIR(mode) && box_package_stamp_same(&stamp, &node->stamp)) {
 		return node->entries > entries_max ? -E2BIG : 0;
 	}
-	return study(node, root_fd, descend, entries_max);
+	return read_folder(node, root_fd, descend, entries_max);
 }
 
 /* -- the walk --------------------------------------------------------------------------------- */
@@ -377,7 +377,7 @@ static void load(struct box_skill_tree *tree, struct node *node, int root_fd)
 	} else if (box_package_load(fd, node->entry_file, root, &node->skill, &node->work, err) <
 			0 &&
 		box_package_stamp_read(fd, node->entry_file, &node->why_stamp, &mode) == 0) {
-		/* Stamped after it was read: only one that has not changed for long is sure. */
+		/* The stamp was taken after reading, so only an old one proves that nothing changed. */
 		node->why_is_settled = box_package_stamp_is_settled(&node->why_stamp, now);
 	}
 	if (!node->skill) {
@@ -391,7 +391,7 @@ static void load(struct box_skill_tree *tree, struct node *node, int root_fd)
 	free(err);
 }
 
-static void look_again(struct node *node, int root_fd)
+static void refresh(struct node *node, int root_fd)
 {
 	_cleanup_(box_close_p) int opened = node->fd >= 0
 		? -1
@@ -401,12 +401,12 @@ static void look_again(struct node *node, int root_fd)
 	}
 }
 
-/* The others stay as they are: so there is a way back to fewer. */
-static void leave_out(struct node *node)
+/* Packages that are loaded already stay, so that removing some brings the rest back. */
+static void set_unread(struct node *node)
 {
 	forget_package(node);
 	node->why = box_strdup(
-		"Skill front matter is not read: all skills together have too much of it");
+		"Skill front matter is not read: the skills together exceed the limit");
 	node->why_is_settled = false;
 }
 
@@ -422,13 +422,13 @@ int box_skill_tree_load(struct box_skill_tree *tree, int root_fd, struct box_err
 			continue;
 		}
 		if (work > BOX_SKILL_META_WORK_MAX) {
-			leave_out(node);
+			set_unread(node);
 			continue;
 		}
 		if (!is_current(node, root_fd)) {
 			load(tree, node, root_fd);
 		} else if (node->skill && node->skill->has_links) {
-			look_again(node, root_fd);
+			refresh(node, root_fd);
 		}
 		work += node->work;
 		text += node->skill ? node->skill->text_bytes : 0;

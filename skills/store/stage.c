@@ -1,4 +1,4 @@
-/* Staging: a locked folder, items with names of their own, removal that no tree can stop. */
+/* Staging: a locked folder, items with unique names, and removal that works for trees of any shape. */
 #include "skills/store/stage.h"
 
 #include <dirent.h>
@@ -24,7 +24,7 @@
 #define TRIES 64
 #define LOCK_PAUSE_NS 10000000
 
-static unsigned long last_number; /* of the names given by this process */
+static unsigned long last_number; /* number of the last name made by this process */
 
 static void name_of(unsigned long number, char name[BOX_STAGE_ITEM_SIZE])
 {
@@ -36,7 +36,8 @@ void box_stage_name(char name[BOX_STAGE_ITEM_SIZE])
 	name_of(++last_number, name);
 }
 
-/* Who clears what a crash has left is done soon; but anybody may lock a folder, and for ever. */
+/* A process that removes a crash's leftovers needs the lock only briefly, but anybody may lock a folder for
+ * ever, so there is a timeout. */
 static int lock_shared(int fd, uint64_t deadline_ms)
 {
 	const struct timespec pause = {.tv_nsec = LOCK_PAUSE_NS};
@@ -54,7 +55,7 @@ static int lock_shared(int fd, uint64_t deadline_ms)
 
 static bool clear(int root_fd, int fd);
 
-/* Makes and locks it: fd, -EAGAIN when it went away meanwhile, or another -errno. */
+/* Creates and locks it: fd, -EAGAIN if it was removed meanwhile, or another -errno. */
 static int open_locked(int root_fd, uint64_t deadline_ms)
 {
 	bool was_there = mkdirat(root_fd, BOX_STAGE_NAME, 0700) < 0;
@@ -94,7 +95,7 @@ int box_stage_open(int root_fd, struct box_stage *ret_stage)
 	return 0;
 }
 
-/* After ENOENT: another emptied and removed the folder between our lock and now. */
+/* After ENOENT: another process emptied and removed the folder between our lock and now. */
 static int reopen(struct box_stage *stage)
 {
 	struct box_stage fresh;
@@ -161,7 +162,7 @@ static int remove_entry(void *context, const char *name, int d_type)
 	if (unlinkat(removal->dir_fd, name, AT_REMOVEDIR) == 0 || errno == ENOENT) {
 		return 0;
 	}
-	/* Too deep for an fd each: its lower part becomes an item by itself. */
+	/* Too deep to keep an fd open at each level: the lower part becomes an item of its own. */
 	if (removal->depth >= BOX_SKILL_REMOVE_DEPTH) {
 		box_stage_name(item);
 		(void)renameat(removal->dir_fd, name, removal->stage->fd, item);
@@ -169,8 +170,8 @@ static int remove_entry(void *context, const char *name, int d_type)
 	}
 	_cleanup_(box_close_p) int fd = box_subtree_open(
 		removal->dir_fd, name, O_RDONLY | O_DIRECTORY, 0);
-	/* A folder that its owner may not read stays: a mode can be changed by fd only, because no fence
-	 * has an eye on chmod by path. */
+	/* A folder that its owner may not read stays: a mode can be changed through an fd only, because no
+	 * confinement can check chmod by path. */
 	if (fd >= 0) {
 		(void)fchmod(fd, 0700);
 		remove_in(removal->stage, fd, removal->depth + 1);
@@ -179,7 +180,7 @@ static int remove_entry(void *context, const char *name, int d_type)
 	return 0;
 }
 
-/* What was cut off below is an item now, with a number after `from`. */
+/* Removes the lower parts that were moved out; their numbers come after `from`. */
 static void remove_cut(struct box_stage *stage, unsigned long from)
 {
 	struct removal removal = {stage, stage->fd, 1};
@@ -242,8 +243,8 @@ int box_stage_put(struct box_stage *stage, int dir_fd, const char *name, const c
 	return box_subtree_sync(dir_fd);
 }
 
-/* Removes what is in it, unless somebody works in it or it must stay; false then. Its lock is ours
- * afterwards. */
+/* Empties the folder, unless others work in it or marks must stay: then false. On success we hold its
+ * lock. */
 static bool clear(int root_fd, int fd)
 {
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
@@ -257,7 +258,7 @@ static bool clear(int root_fd, int fd)
 	}
 	remove_in(&stage, fd, 1);
 	remove_cut(&stage, from);
-	/* A mark that came back after a crash would be believed. */
+	/* A mark that came back after a crash would be acted on. */
 	int r = box_subtree_sync(fd);
 	if (r < 0) {
 		BOX_LOG(BOX_LOG_ERROR, "skills.not_synced",

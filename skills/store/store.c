@@ -1,4 +1,4 @@
-/* The store: tenants, the table of actions, and what every action begins with. */
+/* The store: owns the tenants, the table of actions, and the helpers that every action begins with. */
 #include "skills/store/store.h"
 
 #include <errno.h>
@@ -26,8 +26,8 @@
 static const struct {
 	const char *name;
 	box_store_action *run;
-	bool is_bare;    /* its errors have no BoxValidationError in front */
-	bool only_looks; /* at a tenant's folder that may not be there */
+	bool is_bare;    /* its errors have no "BoxValidationError" prefix */
+	bool only_looks; /* read-only: the tenant's folder need not exist */
 } actions[] = {
 	{"box_list_skills", box_store_list, .is_bare = true},
 	{"box_get_skill", box_store_get, .is_bare = true},
@@ -52,7 +52,7 @@ static void tenant_free(struct box_store_tenant *tenant)
 	free(tenant);
 }
 
-/* Forgets the one that was not asked for the longest, but never `kept`. */
+/* Drops the tenant that was unused for longest, but never `kept`. */
 static void forget_oldest(struct box_store *store, const struct box_store_tenant *kept)
 {
 	size_t oldest = store->tenant_count;
@@ -144,7 +144,7 @@ int box_store_open(
 	}
 	struct box_store *store = box_alloc(sizeof(*store));
 	store->root_fd = root_fd;
-	store->later.root_fd = -1;
+	store->deferred.root_fd = -1;
 	store->root_path = box_alloc(len + 1);
 	memcpy(store->root_path, root_path, len);
 	_cleanup_(box_close_p) int tenants = box_subtree_open(
@@ -171,7 +171,7 @@ void box_store_close(struct box_store *store)
 
 void box_store_settle(struct box_store *store)
 {
-	box_deferred_sync_finish(&store->later);
+	box_deferred_sync_finish(&store->deferred);
 }
 
 /* -- serving ---------------------------------------------------------------------------------- */
@@ -190,7 +190,7 @@ int box_store_serve(struct box_store *store, const char *namespace, const char *
 	if (!box_names_is_namespace(namespace)) {
 		return box_err_set(err, BOX_ERR_VALUE, EINVAL, "Invalid Box skill namespace");
 	}
-	box_store_settle(store); /* who asked before us has not seen to it */
+	box_store_settle(store); /* in case the caller has not done it after the last answer */
 	_cleanup_(box_close_p) int root_fd = open_tenant(store, namespace, actions[row].only_looks);
 	if (root_fd < 0 && !(actions[row].only_looks && root_fd == -ENOENT)) {
 		return box_err_set(err, BOX_ERR_OS, -root_fd,
@@ -198,17 +198,17 @@ int box_store_serve(struct box_store *store, const char *namespace, const char *
 			box_err_strerror(-root_fd));
 	}
 	struct box_value answer = box_map_value();
-	struct box_store_request serving = {
+	struct box_store_request request = {
 		.tenant = find_tenant(store, namespace),
 		.root_fd = root_fd,
 		.data = data,
 		.archive_fd = archive_fd,
-		.later = &store->later,
+		.deferred = &store->deferred,
 		.arena = arena,
 		.err = err,
 	};
-	int r = actions[row].run(&serving, &answer);
-	bound_memory(store, serving.tenant);
+	int r = actions[row].run(&request, &answer);
+	bound_memory(store, request.tenant);
 	if (r == 0) {
 		*ret_answer = answer;
 	} else if (actions[row].is_bare && err && err->code == BOX_ERR_VALIDATION) {
@@ -235,7 +235,7 @@ int box_store_find_package(struct box_store *store, const char *namespace, const
 			"the skills of %s cannot be opened: %s", namespace,
 			box_err_strerror(-root_fd));
 	}
-	struct box_store_request serving = {.tenant = find_tenant(store, namespace),
+	struct box_store_request request = {.tenant = find_tenant(store, namespace),
 		.root_fd = root_fd,
 		.archive_fd = -1,
 		.arena = arena,
@@ -243,16 +243,16 @@ int box_store_find_package(struct box_store *store, const char *namespace, const
 	struct box_value asked = box_text(name);
 	const struct box_package *skill = NULL;
 	char *path = NULL;
-	r = box_store_request_require(&serving, &asked, &skill, &path);
-	bound_memory(store, serving.tenant);
+	r = box_store_request_require(&request, &asked, &skill, &path);
+	bound_memory(store, request.tenant);
 	return r < 0
 		? r
 		: box_buf_printf(ret_path, TENANTS "/%s%s%s", namespace, *path ? "/" : "", path);
 }
 
-/* -- what actions begin with ------------------------------------------------------------------ */
+/* -- helpers that actions begin with ---------------------------------------------------------- */
 
-int box_store_request_refuse(struct box_store_request *serving, const char *format, ...)
+int box_store_request_refuse(struct box_store_request *request, const char *format, ...)
 {
 	char *text = NULL;
 	va_list args;
@@ -262,56 +262,56 @@ int box_store_request_refuse(struct box_store_request *serving, const char *form
 	if (len < 0) {
 		abort();
 	}
-	int r = box_err_set(serving->err, BOX_ERR_VALIDATION, EINVAL, "%s", text);
+	int r = box_err_set(request->err, BOX_ERR_VALIDATION, EINVAL, "%s", text);
 	free(text);
 	return r;
 }
 
-int box_store_request_os_error(struct box_store_request *serving, int errnum, const char *path)
+int box_store_request_os_error(struct box_store_request *request, int errnum, const char *path)
 {
 	if (errnum == ENOLCK) {
-		return box_store_request_refuse(serving,
+		return box_store_request_refuse(request,
 			"Skills cannot be changed now: another program has locked %s",
-			box_store_request_path(serving, BOX_STAGE_NAME));
+			box_store_request_path(request, BOX_STAGE_NAME));
 	}
-	return box_err_set(serving->err, BOX_ERR_VALIDATION, errnum, "[Errno %d] %s: '%s'", errnum,
-		box_err_strerror(errnum), box_store_request_path(serving, path));
+	return box_err_set(request->err, BOX_ERR_VALIDATION, errnum, "[Errno %d] %s: '%s'", errnum,
+		box_err_strerror(errnum), box_store_request_path(request, path));
 }
 
 int box_store_request_need(
-	struct box_store_request *serving, const char *key, const struct box_value **ret_value)
+	struct box_store_request *request, const char *key, const struct box_value **ret_value)
 {
-	const struct box_value *value = box_map_get(serving->data, key);
+	const struct box_value *value = box_map_get(request->data, key);
 	if (!value) {
-		return box_store_request_refuse(serving, "'%s'", key);
+		return box_store_request_refuse(request, "'%s'", key);
 	}
 	*ret_value = value;
 	return 0;
 }
 
 struct box_str box_store_request_str(
-	struct box_store_request *serving, const struct box_value *value)
+	struct box_store_request *request, const struct box_value *value)
 {
 	if (value->type == BOX_STR) {
 		return value->str;
 	}
 	struct box_buf out = box_buf(BOX_MESSAGE_BYTES_MAX);
-	struct box_yaml node = box_yaml_of_value(serving->arena, value);
+	struct box_yaml node = box_yaml_of_value(request->arena, value);
 	(void)box_yaml_append_text(&out, &node);
 	struct box_str text = {
-		box_arena_strndup(serving->arena, out.len ? out.bytes : "", out.len), out.len};
+		box_arena_strndup(request->arena, out.len ? out.bytes : "", out.len), out.len};
 	box_buf_free(&out);
 	return text;
 }
 
 struct box_str box_store_request_str_or(
-	struct box_store_request *serving, const struct box_value *value, const char *fallback)
+	struct box_store_request *request, const struct box_value *value, const char *fallback)
 {
-	return value && box_pytext_is_true(value) ? box_store_request_str(serving, value)
+	return value && box_pytext_is_true(value) ? box_store_request_str(request, value)
 						  : box_str(fallback);
 }
 
-char *box_store_request_path(struct box_store_request *serving, const char *path)
+char *box_store_request_path(struct box_store_request *request, const char *path)
 {
-	return box_names_join(serving->arena, serving->tenant->root_path, path);
+	return box_names_join(request->arena, request->tenant->root_path, path);
 }

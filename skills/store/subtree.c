@@ -1,4 +1,4 @@
-/* Ways below an opened folder: openat2, links resolved by hand, folders made one by one. */
+/* Opens, resolves and creates paths below an opened folder, with openat2; links are resolved by hand. */
 #include "skills/store/subtree.h"
 
 #include <dirent.h>
@@ -17,7 +17,7 @@
 #include "base/macros.h"
 
 #define READ_BYTES 65536
-#define TRIES 8 /* openat2 beneath may say EAGAIN while others rename */
+#define TRIES 8 /* openat2 with RESOLVE_BENEATH may fail with EAGAIN while others rename */
 
 static int open_beneath(int base_fd, const char *path, int flags, mode_t mode, uint64_t resolve)
 {
@@ -53,12 +53,12 @@ struct walk {
 	const char *base_path;
 	char *done; /* without links */
 	size_t done_len;
-	char ahead[2 * BOX_PATH_MAX]; /* still to go */
+	char left[2 * BOX_PATH_MAX]; /* still to be resolved */
 	unsigned links;
 };
 
-/* Puts what a link says in front of what is still to go. */
-static int turn(struct walk *walk, const char *target)
+/* Puts a link's target in front of the remaining path. */
+static int follow_link(struct walk *walk, const char *target)
 {
 	char rest[BOX_PATH_MAX];
 	size_t base_len = strlen(walk->base_path);
@@ -74,21 +74,21 @@ static int turn(struct walk *walk, const char *target)
 		walk->done_len = 0;
 		walk->done[0] = '\0';
 	}
-	size_t ahead = strlen(walk->ahead);
-	if (ahead >= sizeof(rest)) {
+	size_t left = strlen(walk->left);
+	if (left >= sizeof(rest)) {
 		return -ENAMETOOLONG;
 	}
-	memcpy(rest, walk->ahead, ahead + 1);
-	(void)snprintf(walk->ahead, sizeof(walk->ahead), "%s/%s", target, rest);
+	memcpy(rest, walk->left, left + 1);
+	(void)snprintf(walk->left, sizeof(walk->left), "%s/%s", target, rest);
 	return 0;
 }
 
-/* What the link at `path` says: 1, or 0 when there is no link. */
+/* Reads the link at `path`: 1, or 0 if it is not a link. */
 static int read_link(const struct walk *walk, const char *path, char target[BOX_PATH_MAX])
 {
 	_cleanup_(box_close_p) int fd = box_subtree_open(walk->base_fd, path, O_PATH, 0);
 	if (fd < 0) {
-		/* A link on the way, where there was none a moment ago. */
+		/* A component that was not a link a moment ago has become one. */
 		return fd == -ELOOP ? -ELOOP : 0;
 	}
 	ssize_t len = readlinkat(fd, "", target, BOX_PATH_MAX - 1);
@@ -130,7 +130,7 @@ static int step(struct walk *walk, const char *part, size_t len)
 	}
 	walk->done_len = before;
 	walk->done[before] = '\0';
-	return turn(walk, target);
+	return follow_link(walk, target);
 }
 
 int box_subtree_resolve(
@@ -141,11 +141,11 @@ int box_subtree_resolve(
 	if (path_len >= BOX_PATH_MAX) {
 		return -ENAMETOOLONG;
 	}
-	memcpy(walk.ahead, path, path_len + 1);
+	memcpy(walk.left, path, path_len + 1);
 	ret_path[0] = '\0';
 	for (;;) {
-		size_t slashes = strspn(walk.ahead, "/");
-		size_t len = strcspn(walk.ahead + slashes, "/");
+		size_t slashes = strspn(walk.left, "/");
+		size_t len = strcspn(walk.left + slashes, "/");
 		char part[BOX_PATH_MAX];
 		if (len == 0) {
 			return 0;
@@ -153,9 +153,9 @@ int box_subtree_resolve(
 		if (len >= sizeof(part)) {
 			return -ENAMETOOLONG;
 		}
-		memcpy(part, walk.ahead + slashes, len);
-		memmove(walk.ahead, walk.ahead + slashes + len,
-			strlen(walk.ahead + slashes + len) + 1);
+		memcpy(part, walk.left + slashes, len);
+		memmove(walk.left, walk.left + slashes + len,
+			strlen(walk.left + slashes + len) + 1);
 		int r = step(&walk, part, len);
 		if (r < 0) {
 			return r;

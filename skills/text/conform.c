@@ -1,5 +1,5 @@
-/* The rules of the Agent Skills format, as its own validator (skills-ref) has them. They are stricter
- * than the store's: what breaks one still works here, but perhaps not elsewhere.
+/* Checks the rules of the Agent Skills format as its own validator (skills-ref) does. They are stricter than
+ * the store's: a package that breaks one works here, but perhaps not elsewhere.
  */
 #include "skills/text/conform.h"
 
@@ -23,7 +23,7 @@ static void warn(struct report *report, struct box_str field, const char *messag
 	}
 	if (report->list.count == BOX_SKILL_WARNINGS_MAX - 1) {
 		field = box_str("front matter");
-		message = "breaks more rules than are told here";
+		message = "breaks more rules than are listed here";
 	}
 	struct box_value item = box_map_value();
 	(void)box_map_add(report->arena, &item, "field", box_text(field));
@@ -31,7 +31,7 @@ static void warn(struct report *report, struct box_str field, const char *messag
 	(void)box_list_add(report->arena, &report->list, item);
 }
 
-/* Capital letters of the scripts that have many readers; others pass. */
+/* Capital letters of the most common scripts; others are accepted. */
 static bool is_upper(uint32_t c)
 {
 	return (c >= 'A' && c <= 'Z') || (c >= 0xc0 && c <= 0xde && c != 0xd7) ||
@@ -61,7 +61,7 @@ static void check_letters(struct report *report, struct box_str field, struct bo
 	}
 }
 
-/* The text of a required field, or nothing and a warning. The validator takes every scalar for text. */
+/* The text of a required field, or nothing and a warning. The validator accepts every scalar as text. */
 static struct box_str required(
 	struct report *report, const struct box_front_matter *front, const char *field)
 {

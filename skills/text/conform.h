@@ -1,4 +1,4 @@
-/* The published Agent Skills format: what of a package is not as it says. Pure. */
+/* Reports where a package deviates from the published Agent Skills format. Pure. For package.c. */
 #pragma once
 
 #include "base/value.h"
@@ -7,7 +7,7 @@
 struct box_arena;
 struct box_front_matter;
 
-/* A list of {field, message}; empty for a package that conforms. `folder` is its folder's name, NULL
- * where it has none yet. */
+/* A list of {field, message}; empty for a conforming package. `folder` is its folder's name, NULL if it has
+ * none yet. */
 struct box_value box_conform_check(
 	struct box_arena *arena, const struct box_front_matter *front, const char *folder);

@@ -1,5 +1,5 @@
-/* Cuts SKILL.md into front matter and instructions, and writes a new one. Which of its fields other readers
- * of YAML read as text is up to us: texts are written plain or in double quotes, on one line each. */
+/* Splits SKILL.md into front matter and instructions, and writes a new one. Every YAML reader must read the
+ * fields that we write as the same text: they are written plain or in double quotes, on one line each. */
 #include "skills/text/front_matter.h"
 
 #include <errno.h>
@@ -13,14 +13,14 @@
 #include "skills/text/pytext.h"
 
 #define FENCE "---"
-#define WORK_BYTES 64 /* this many take about as long to read as a value */
+#define WORK_BYTES 64 /* reading this many takes about as long as reading a value */
 
 static bool is_fence(struct box_str line)
 {
 	return box_str_eq(box_pytext_strip(line), FENCE);
 }
 
-/* The YAML between the fences and what comes after; false when there is no front matter. */
+/* The YAML between the `---` lines and what comes after; false if there is no front matter. */
 static bool split(struct box_str text, struct box_str *ret_yaml, struct box_str *ret_rest)
 {
 	if (text.len < 3 || memcmp(text.bytes, FENCE, 3) != 0) {
@@ -111,7 +111,7 @@ static bool is_printable(uint32_t c)
 			c != 0xffff);
 }
 
-/* Words that readers of YAML take for null or a truth value. */
+/* Words that YAML readers take for null or a boolean. */
 static bool is_special_word(struct box_str text)
 {
 	static const char *const words[] = {
@@ -125,8 +125,8 @@ static bool is_special_word(struct box_str text)
 	return false;
 }
 
-/* Whether every reader takes these bytes, without quotes, for this text. Text that begins with a digit
- * or a sign is not considered: it might be a number or a date. */
+/* Whether every reader takes these bytes, without quotes, for this text. Text that begins with a digit or a
+ * sign is never considered plain: it might be a number or a date. */
 static bool is_plain(struct box_str text)
 {
 	struct box_str rest = text;

@@ -1,4 +1,4 @@
-/* Text by Python's rules. utf8proc knows the categories of Unicode. */
+/* Implements Python's text rules; utf8proc knows the categories of Unicode. */
 #include "skills/text/pytext.h"
 
 #include <math.h>
@@ -104,8 +104,8 @@ struct box_str box_pytext_line(struct box_str *rest)
 
 bool box_pytext_isoformat(int64_t sec, uint32_t nsec, char out[BOX_PYTEXT_ISOFORMAT_SIZE])
 {
-	/* Python has the time as a float, which has no room for nanoseconds: the microseconds are what
-	 * is left after rounding twice. */
+	/* Python keeps the time as a float, which cannot hold nanoseconds: the microseconds are what is
+	 * left after rounding twice. */
 	double stamp = (double)sec + 1e-9 * nsec;
 	double whole = 0;
 	double micros = nearbyint(modf(stamp, &whole) * 1e6);

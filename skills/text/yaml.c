@@ -70,8 +70,8 @@ static int next_event(struct reader *reader)
 	}
 	if (!yaml_parser_parse(&reader->parser, &reader->event)) {
 		const char *problem = reader->parser.problem;
-		return refuse_at(
-			reader, reader->parser.problem_mark, problem ? problem : "is not YAML");
+		return refuse_at(reader, reader->parser.problem_mark,
+			problem ? problem : "is not valid YAML");
 	}
 	reader->has_event = true;
 	return 0;
@@ -123,7 +123,7 @@ static struct anchor *find_anchor(struct reader *reader, const char *name)
 static int set_anchor(struct reader *reader, const char *name, const struct box_yaml *node)
 {
 	if (find_anchor(reader, name)) {
-		return refuse(reader, "this anchor stands here a second time");
+		return refuse(reader, "this anchor is defined twice");
 	}
 	if (reader->anchor_count == BOX_SKILL_META_ANCHORS_MAX) {
 		return refuse(reader, "has too many anchors");
@@ -137,7 +137,7 @@ static int read_alias(struct reader *reader, struct box_yaml *ret_node)
 	const struct anchor *anchor = find_anchor(
 		reader, (const char *)reader->event.data.alias.anchor);
 	if (!anchor) {
-		return refuse(reader, "this alias stands for nothing that is complete");
+		return refuse(reader, "this alias has no complete anchor");
 	}
 	if (++reader->aliases > BOX_SKILL_META_ALIASES_MAX) {
 		return refuse(reader, "has too many aliases");
@@ -170,7 +170,7 @@ static int tagged_type(struct reader *reader, const char *tag, enum box_yaml_typ
 		return 0;
 	}
 	if (!is_word(box_str(tag), known)) {
-		return refuse(reader, "this tag is not known");
+		return refuse(reader, "unknown tag");
 	}
 	*ret_type = BOX_YAML_TEXT;
 	return 0;
@@ -267,7 +267,7 @@ static size_t find_key(const struct box_yaml *kept, size_t count, const struct b
 	return count;
 }
 
-/* The index of a key in the map, which is `next` for a new key. */
+/* The index of a key in the map; `next` for a new key. */
 static size_t index_of(
 	struct reader *reader, struct box_table *indices, const struct box_yaml *key, size_t next)
 {
@@ -284,8 +284,8 @@ static size_t index_of(
 	return *index;
 }
 
-/* Of a repeated key the first position and the last value count, as in other readers. Works in place and
- * returns how many keys and values are left. */
+/* For a repeated key the first position and the last value count, as in other readers. Works in place and
+ * returns how many pairs are left. */
 static size_t settle_keys(struct reader *reader, struct box_yaml *pairs, size_t count)
 {
 	struct box_table indices = {0};
@@ -395,16 +395,16 @@ static int read_whole(struct reader *reader, unsigned depth, bool is_key, struct
 		return read_scalar(reader, is_key, ret_node);
 	case YAML_SEQUENCE_START_EVENT:
 		if (is_tagged(reader->event.data.sequence_start.tag, YAML_SEQ_TAG)) {
-			return refuse(reader, "this tag is not known");
+			return refuse(reader, "unknown tag");
 		}
 		return read_list(reader, depth + 1, ret_node);
 	case YAML_MAPPING_START_EVENT:
 		if (is_tagged(reader->event.data.mapping_start.tag, YAML_MAP_TAG)) {
-			return refuse(reader, "this tag is not known");
+			return refuse(reader, "unknown tag");
 		}
 		return read_map(reader, depth + 1, ret_node);
 	default:
-		return refuse(reader, "is not YAML");
+		return refuse(reader, "is not valid YAML");
 	}
 }
 

@@ -1,11 +1,10 @@
-/* The yardstick of streams: a command behind a loopback socket, with nothing done to its bytes.
+/* The baseline of streams: a command behind a loopback socket, with nothing done to its bytes.
  *
  *   bare pipe COMMAND...    copies between the socket and the command's stdin and stdout
  *   bare socket COMMAND...  the socket is the command's stdout itself
  *
  * Listens on a free port of 127.0.0.1, prints the port, and starts the command for each connection,
- * one after the other. Ends with its stdin.
- */
+ * one after the other. Ends with its stdin. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +31,7 @@ static _Noreturn void fail(const char *what)
 	exit(1);
 }
 
-/* False at the end of one of the two. */
+/* False when one of the two has ended. */
 static bool copy(int from, int to)
 {
 	static char bytes[COPY_BYTES];

@@ -1,5 +1,5 @@
-"""What is measured of boxes: commands in living and in new ones, many at once, their output, and
-what idle ones hold.
+"""Benchmarks of boxes: commands in existing and in new sessions, many at once, their output, and
+the memory of idle boxes.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ limits:
 """
 
 SH = ["/bin/sh", "-c", "true"]
-# The mounts of a box, as far as it can make them: it has no limits, no filter and no network.
+# The mounts of a box, as far as bubblewrap can make them; without limits, filter and network.
 BWRAP = (
     "--unshare-all --die-with-parent --new-session --uid 1000 --gid 1000 "
     "--ro-bind /usr /usr --symlink usr/bin /bin --symlink usr/sbin /sbin --symlink usr/lib /lib "
@@ -52,7 +52,7 @@ BWRAP = (
     "--clearenv --setenv PATH /usr/bin:/bin --setenv HOME /home /bin/sh -lc true"
 ).split()
 
-# Kernel memory that belongs to processes, namespaces, mounts and cgroups; and files in memory.
+# Kernel memory charged to processes, namespaces, mounts and cgroups; and files in memory.
 KERNEL = ("Slab", "KernelStack", "PageTables", "Percpu")
 FILES = ("Shmem",)
 
@@ -80,7 +80,7 @@ class Boxes:
 
     @contextlib.contextmanager
     def boxes(self):
-        """This build and, where there is one, the earlier one, by name."""
+        """This build and, if given, the earlier one, by name."""
         with contextlib.ExitStack() as stack:
             yield {
                 who: stack.enter_context(running(make()))
@@ -106,7 +106,7 @@ class Boxes:
             self.measure_idle(one, many)
 
     def probe(self, server):
-        """Whether boxes are made here at all, and whether with a network."""
+        """Whether boxes can be made here, and whether with a network."""
         flags = [*self.local, "--count", "1", "--warmup", "0", "--session", "probe"]
         self.ask(server, "exec", *flags)
         try:
@@ -116,7 +116,7 @@ class Boxes:
             self.bench.notes.append(f"network on: not here: {str(broken)[-300:]}")
 
     def oneoffs(self, *commands):
-        """Commands of this machine that load runs in turn with its requests."""
+        """Local commands that the load client runs in turn with its requests."""
         environment = ["--env", f"PATH={os.environ.get('PATH', '/usr/bin:/bin')}"]
         environment += ["--env", f"HOME={self.bench.folder}"]
         joined = [word for command in commands for word in ("//", *command)]
@@ -153,7 +153,8 @@ class Boxes:
         commands = [[self.bwrap, *BWRAP]] if self.bwrap else [SH]
         for number in self.bench.rounds("first"):
             flags = [*self.local, *self.network, "--count", "20", "--warmup", "3"]
-            # In turns: who comes after the reference finds the machine otherwise than who does not.
+            # In varying order: the reference leaves the host in a different state for its
+            # successor.
             for who, server in list(servers.items())[:: 1 if number % 2 else -1]:
                 got = self.ask(server, "first", *flags, *self.oneoffs(*commands))
                 ms = {key: value["p50_us"] / 1e3 for key, value in got.items() if key != "spawned"}
@@ -178,7 +179,7 @@ class Boxes:
                 self.note("1 MiB of stdout", who, got["p50_us"] / 1e3)
 
     def measure_rate(self, server):
-        """The boxes may use all processors, as the bare processes do."""
+        """The boxes may use all processors, like the bare processes."""
         cpus = ["--cpus", str(os.cpu_count())]
         refused = 0
         for _ in self.bench.rounds("rate"):
@@ -197,7 +198,7 @@ class Boxes:
         self.note("new sessions refused, 32 at once", "box", got["refused"])
 
     def measure_drain(self, server):
-        """The peak of every process of Box while far more is printed than is kept."""
+        """The peak memory of every process of Box while far more is printed than is kept."""
         flags = [*self.local, "--session", "drain", "--count", "1", "--warmup", "0"]
         flags += ["--seconds", str(DRAIN_SECONDS)]
         self.ask(server, "exec", *flags)
@@ -273,8 +274,8 @@ class Boxes:
 
 @contextlib.contextmanager
 def references(boxes):
-    """The reference by the name of what it runs commands in, with the flags that choose it. One
-    runtime each: it does not change its backend while it runs."""
+    """The reference runtimes by the name of their sandbox, with the flags that select it. One
+    runtime each, since it cannot change its backend while running."""
     backends = {"reference, no isolation": "host"}
     if boxes.nsjail:
         backends["reference, nsjail"] = "nsjail"
@@ -290,14 +291,14 @@ def references(boxes):
 
 
 def boxs_own(server):
-    """The processes of Box below this one, and not what runs in boxes: pid -> name. An init is
-    called by the memfd that it was started from."""
+    """The processes of Box below this one, without the commands in boxes: pid -> name. A box-init
+    is recognized by the memfd that it was started from."""
     names = {pid: command_of(pid) for pid in family(server.process.pid)}
     return {pid: name for pid, name in names.items() if "box" in name}
 
 
 def held(server):
-    """KiB, by who holds it. Files in memory count once, by the machine's sum, not where mapped."""
+    """KiB per holder. Files in memory count once, by the host's total, not where they are mapped."""
     runtime, inside = 0, 0
     for pid in family(server.process.pid):
         kb = pss_kb(pid, ("Pss_Anon", "Pss_File"))

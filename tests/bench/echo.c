@@ -1,8 +1,7 @@
-/* The yardstick: what libwebsockets on libuv costs when nothing is done with a message.
+/* The baseline of messages: what libwebsockets on libuv costs when nothing is done with a message.
  *
- * Listens on a free port of 127.0.0.1, prints the port, and sends every message back as it came,
- * in frames as large as those of Box. Ends with its stdin.
- */
+ * Listens on a free port of 127.0.0.1, prints the port, and sends every message back as it came, in
+ * frames as large as those of Box. Ends with its stdin. */
 #include <libwebsockets.h>
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,9 +1,8 @@
-/* The load client: asks a runtime over WebSocket or stdio, takes the time, prints it as JSON.
+/* The load client: sends requests to a runtime over WebSocket or stdio, measures the time, prints
+ * it as JSON.
  *
- * Nothing but libc, so that what is measured is the runtime and not the client. What is sent is
- * built, and what came is checked, outside of the time taken; any answer that is not the right one
- * ends the program with 1.
- */
+ * Uses libc only, so that the runtime is measured and not the client. Requests are built and
+ * answers are checked outside of the measured time; any wrong answer ends the program with 1. */
 #include "tests/bench/load.h"
 
 #include <getopt.h>
@@ -88,7 +87,7 @@ uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000U + (uint64_t)t.tv_nsec;
 }
 
-/* Zeroed room for an array; dies when there is none. */
+/* Zeroed memory for an array; exits when there is none. */
 void *zeroed(size_t count, size_t size)
 {
 	void *room = calloc(count, size);
@@ -229,7 +228,7 @@ static size_t number(size_t most)
 	return (size_t)value;
 }
 
-/* Whether it was one of those that say what is run. */
+/* Whether the option was one of those that name commands. */
 static bool apply_exec(int flag)
 {
 	switch (flag) {

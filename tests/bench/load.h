@@ -1,4 +1,4 @@
-/* What the files of the load client share: its options, its one peer, growing texts. */
+/* Shared by the files of the load client: its options, its one peer, growing texts. */
 #pragma once
 
 #include <stdbool.h>

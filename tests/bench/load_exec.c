@@ -1,5 +1,5 @@
-/* The load client's measurements of commands in boxes: in a living session, in a new one, and many
- * at once. What they are compared with is run in turn with them, so that noise hits both. */
+/* The load client's measurements of commands in boxes: in an existing session, in a new one, and
+ * many at once. The baselines run in turn with them, so that noise affects both. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,7 +75,7 @@ void measure_exec(void)
 	end();
 }
 
-/* The command only prints: what makes the text is not what is measured. */
+/* The command only prints a file: making the text is not measured. */
 void measure_output(void)
 {
 	size_t rounds = opt.warmup + opt.count;
@@ -97,7 +97,7 @@ void measure_output(void)
 struct fresh {
 	uint64_t *first; /* the exec that makes the box */
 	uint64_t *make;  /* what it took more than the next one */
-	uint64_t *gone;  /* the end of the session */
+	uint64_t *gone;  /* removing the session */
 };
 
 static void fresh_turn(struct fresh *fresh, size_t round, bool network)
@@ -126,7 +126,8 @@ void measure_first(void)
 	}
 	for (size_t i = 0; i < rounds; i++) {
 		spawns_turn(i);
-		/* What ended just before is still being cleaned up: each comes first in turn. */
+		/* The previous session is still being cleaned up: the two take turns in coming
+		 * first. */
 		bool on_first = opt.network && i % 2 == 1;
 		fresh_turn(&fresh[on_first], i, on_first);
 		if (opt.network) {
@@ -163,7 +164,7 @@ static size_t answered(bool *done, size_t first, size_t *refused)
 	return 1;
 }
 
-/* The sessions are there before the time is taken only if the warm-up has been to each. */
+/* The sessions exist before the measurement, because the warm-up has used each. */
 void measure_rate(void)
 {
 	struct text wire = {0};

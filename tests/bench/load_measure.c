@@ -28,7 +28,7 @@ void print_series(uint64_t *times, size_t count)
 		(double)times[count - 1] / 1e3, (double)sum / (double)count / 1e3);
 }
 
-/* Of all round trips but those that warmed up. Frees them. */
+/* Of all round trips except the warm-up. Frees them. */
 static void print_times(uint64_t *all)
 {
 	print_series(all + opt.warmup, opt.count);
@@ -73,7 +73,7 @@ static void add_ping(struct text *wire, struct text *message, uint64_t seq)
 	wrap(wire, message);
 }
 
-/* Keeps `window` pings under way: as many go out as have been answered, in one write. */
+/* Keeps `window` pings in flight: as many are sent as were answered, in one write. */
 void measure_flood(void)
 {
 	struct text wire = {0};

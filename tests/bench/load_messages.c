@@ -1,5 +1,5 @@
-/* The load client's messages: requests in JSON and msgpack by the same calls, and whether an answer
- * is the right one. */
+/* The load client's messages: requests in JSON and msgpack by the same calls, and checks of
+ * answers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -169,8 +169,8 @@ void ask_delete(struct text *out, uint64_t seq, const char *session)
 
 #define BIG_LINE "the quick brown fox jumps over the lazy dog, and then it said: \"once more\"."
 
-/* Lines of prose, some of them quoted: what a source file or a web page is like. It does not end in
- * white space, which an exec would strip. */
+/* Lines of prose with some quotes, like a source file or a web page. Does not end in white space,
+ * which an exec would strip. */
 void make_big(void)
 {
 	static const char line[] = BIG_LINE "\n";
@@ -198,7 +198,7 @@ const char *big_command(void)
 
 /* --- checking --- */
 
-/* The text of a chunked message: what stands in its lines, unescaped once. */
+/* The text of a chunked message: the contents of its lines, unescaped once. */
 static void unchunk(struct text *message)
 {
 	static const char key[] = "\"data\":";
@@ -220,7 +220,7 @@ static void unchunk(struct text *message)
 	message->len = (size_t)(to - message->bytes);
 }
 
-/* The number behind a key; dies when there is none. */
+/* The number after a key; exits when there is none. */
 static uint64_t number_of(const struct text *message, const char *key)
 {
 	size_t len = strlen(key);

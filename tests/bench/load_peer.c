@@ -26,10 +26,10 @@
 /* The one peer. */
 static int in_fd = -1, out_fd = -1;
 static volatile pid_t child;
-static struct text received; /* bytes from `taken` on are not looked at yet */
+static struct text received; /* bytes from `taken` on are unread */
 static size_t taken;
 
-/* Eight bytes at a time: what the client takes is missing to those who are measured. */
+/* Eight bytes at a time: processor time of the client is missing for the measured programs. */
 static void mask(char *place, const char *bytes, size_t len, const unsigned char key[4])
 {
 	uint64_t wide;
@@ -147,7 +147,7 @@ void receive_bytes(struct text *out)
 	out->len += read_some(space(out, READ_BYTES), READ_BYTES);
 }
 
-/* Reads more behind what was not taken yet. */
+/* Reads more after the bytes that were not taken yet. */
 static void fill(void)
 {
 	if (taken == received.len) {
@@ -210,7 +210,7 @@ static bool receive_frame(struct text *message)
 			add(message, received.bytes + taken, piece);
 			taken += piece;
 		} else {
-			/* Straight to where it belongs: large messages are copied once less. */
+			/* Directly to its destination: saves a copy for large messages. */
 			piece = read_some(space(message, len), len);
 			message->len += piece;
 		}
@@ -336,7 +336,7 @@ bool more_received(void)
 	return taken < received.len;
 }
 
-/* --- the other end --- */
+/* --- the peer process --- */
 
 /* SIGALRM: it took too long. */
 static void on_signal(int number)

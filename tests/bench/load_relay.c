@@ -1,5 +1,5 @@
 /* The load client's measurements of streams: lines through the relay of a managed process that
- * sends them back, and what a bare command behind a socket does with the same. */
+ * sends them back, and through a bare command behind a socket. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +24,8 @@ static void ask(const struct text *message, uint64_t seq)
 	free(answer.bytes);
 }
 
-/* As many processes as `--sessions` says, all of them in one session; the last one's relay is what
- * the connection becomes. */
+/* As many processes as `--sessions` says, all in one session; the connection then becomes the relay
+ * of the last one. */
 static void begin(void)
 {
 	struct text message = {0};
@@ -116,7 +116,7 @@ void measure_relay(void)
 	free(back.bytes);
 }
 
-/* Lines under way are counted by their letters: where they end is not everyone's to keep. */
+/* Lines in flight are counted by their letters, because not every peer keeps newlines. */
 void measure_relay_flood(void)
 {
 	struct text wire = {0};
@@ -143,14 +143,14 @@ void measure_relay_flood(void)
 	free(piece.bytes);
 }
 
-/* The processes are there, and go on. */
+/* The processes exist, and keep running. */
 void measure_processes(void)
 {
 	begin();
 	printf("{\"processes\": %zu}\n", opt.sessions);
 }
 
-/* How long all that the peer has to say takes. */
+/* The time until the peer has sent everything. */
 void measure_drain(void)
 {
 	struct text piece = {0};

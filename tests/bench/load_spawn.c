@@ -1,5 +1,5 @@
-/* The load client's yardsticks: processes of this machine, spawned and waited for, with nothing
- * around them. */
+/* The load client's baselines: processes of this host, spawned and waited for, with nothing around
+ * them. */
 #include <errno.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -90,7 +90,7 @@ void measure_spawn(void)
 	(void)fputs("}\n", stdout);
 }
 
-/* Its share of all, with its share of the window under way. */
+/* One thread's share of all commands, with its share of the window in flight. */
 static _Noreturn void spawner(size_t count, size_t window)
 {
 	for (size_t begun = 0, ended = 0; ended < count; ended++) {
@@ -104,7 +104,7 @@ static _Noreturn void spawner(size_t count, size_t window)
 	_exit(0);
 }
 
-/* One spawner waits in vfork for half of the time, so there is one for each processor. */
+/* A spawner waits in vfork for half of the time, so there is one per processor. */
 void measure_spawns(void)
 {
 	long processors = sysconf(_SC_NPROCESSORS_ONLN);

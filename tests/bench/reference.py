@@ -15,8 +15,8 @@ NSJAIL_FOLDER = "/tmp/langbot-box-nsjail"
 
 
 def environment(folder):
-    """What both runtimes get: nothing of the caller's but PATH, a home of its own, and who may
-    speak. The reference's `host` backend needs the token on WebSocket."""
+    """The environment of both runtimes: of the caller's only PATH, a home of its own, and the
+    access settings. The reference's `host` backend needs the token on WebSocket."""
     return {
         "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
         "HOME": folder,

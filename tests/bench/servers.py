@@ -1,5 +1,5 @@
 """The programs that are measured while they run: how they are started and ended, which processes
-they are, and what memory those hold.
+they are, and how much memory those use.
 """
 
 import contextlib
@@ -16,12 +16,12 @@ import reference
 
 
 class Broken(Exception):
-    """Something that is measured does not work."""
+    """A measured program does not work."""
 
 
 def free_port():
-    """A port that nobody has. Not one of those that the system gives to clients: connecting to such
-    a port over and over ends in a connection to oneself."""
+    """A free port, not from the range that the system gives to clients: connecting to such a port
+    repeatedly ends in a connection to oneself."""
     while True:
         port = random.randrange(20000, 30000)
         with socket.socket() as probe, contextlib.suppress(OSError):
@@ -31,7 +31,7 @@ def free_port():
 
 
 class Server:
-    """A program that listens, and the flags with which load speaks to it."""
+    """A program that listens, and the flags with which the load client connects to it."""
 
     def __init__(self, argv, folder, flags, says=None, port=None, stdin=subprocess.DEVNULL):
         self.flags = flags
@@ -90,7 +90,7 @@ def running(server):
 
 
 def family(pid):
-    """The process and all below it."""
+    """The process and all its descendants."""
     parents = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -104,8 +104,8 @@ def family(pid):
 
 @contextlib.contextmanager
 def one_processor(pids):
-    """Client and servers share one processor meanwhile. Else a round trip takes 25 us or 70 us by
-    where the scheduler happens to put the two, which says nothing about the server."""
+    """Client and servers share one processor meanwhile. Otherwise a round trip takes 25 us or 70 us
+    depending on where the scheduler puts the two, which says nothing about the server."""
     allowed = os.sched_getaffinity(0)
 
     def put(processors):
@@ -121,8 +121,8 @@ def one_processor(pids):
 
 
 def pss_kb(pid, kinds=("Pss",)):
-    """What it holds of each kind, the pages that it shares by their share. None where the kernel
-    does not show it to us."""
+    """Its memory by kind, shared pages by their share. None where the kernel does not show it to
+    us."""
     try:
         with open(f"/proc/{pid}/smaps_rollup") as rollup:
             text = rollup.read()
@@ -152,6 +152,6 @@ def status_mb(pid, key):
 
 
 def forget_peak(pid):
-    """VmHWM begins anew."""
+    """Resets VmHWM."""
     with open(f"/proc/{pid}/clear_refs", "w") as refs:
         refs.write("5")

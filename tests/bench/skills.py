@@ -1,8 +1,8 @@
-"""What is measured of skills: the store beside the reference's own, and libbox's list of mounts.
+"""Benchmarks of skills: the store beside the reference's own, and libbox's list of mounts.
 
-The tree has 1,000 skills and nearly as many entries as discovery looks at, 10,000; of the others half are
-folders, each of which must be looked at. Lists and installs are timed inside the programs, without the
-JSON that carries them.
+The tree has 1,000 skills and nearly as many entries as discovery looks at, 10,000; half of the
+other entries are folders, each of which must be looked at. Lists and installs are timed inside the
+programs, without the JSON around them.
 """
 
 import os
@@ -99,8 +99,8 @@ class Skills:
             with skilllib.start_reference(folder) as other:
                 for _ in self.bench.rounds("installs"):
                     for who, program in (("box", store), ("reference", other)):
-                        # What is measured ends with the answer; Box waits for the disk after it.
-                        # Nothing that others left is to be written meanwhile.
+                        # The measurement ends with the answer; Box syncs to disk after it.
+                        # No leftovers of others may be written meanwhile.
                         os.sync()
                         data = {"filename": "up.zip"}
                         answer = answered(program, "box_install_skill_zip", data, file)

@@ -1,5 +1,5 @@
-"""What is measured of streams: the relay of a managed process, a live command, copies into boxes and
-out of them, and what idle managed processes hold.
+"""Benchmarks of streams: the relay of a managed process, a live command, copies into boxes and out
+of them, and the memory of idle managed processes.
 """
 
 import hashlib
@@ -60,7 +60,7 @@ class Streams:
     # --- relay ---
 
     def peers(self, server, bare, others):
-        """Who answers lines, with the flags for it. The reference's own flags come last."""
+        """The programs that answer lines, with their flags. The reference's own flags come last."""
         yield "box", server, [*self.boxes.local]
         yield BARE, bare, []
         for who, (other, flags) in others.items():
@@ -95,13 +95,14 @@ class Streams:
             for who, peer, flags in self.peers(server, bare, others):
                 count = "4000" if who in ("box", BARE) else "400"
                 more = ["--bytes", str(LONG_LINE), "--count", count, "--warmup", "20"]
-                # Few enough for everyone's buffers: a peer that only writes stops one that does too.
+                # Few enough for everyone's buffers: a peer that only writes blocks one that also
+                # only writes.
                 got = self.relay("flow", peer, flags, *more, "--window", "16")
                 self.note(measured, who, got["mb_per_second"])
 
     def note_bounds(self, others):
-        """No relay is faster than one that does nothing but pass bytes on: what a bare pipe and socket
-        is against the reference is the most that can be asked."""
+        """No relay is faster than one that only copies bytes: the ratio of a bare pipe and socket
+        to the reference is the upper limit of any target."""
         echo = self.bench.figures[f"relay echo of {LINE} bytes"]
         flow = self.bench.figures["relay, lines of 16 KiB"]
         for who in others:
@@ -127,10 +128,10 @@ class Streams:
         shown = ", ".join(f"{key} {figure:.2f}" for key, figure in parts.items())
         self.bench.notes.append(f"{PROCESSES} managed cat, MB: {shown}")
 
-    # --- live commands and copies, by the command for people ---
+    # --- live commands and copies, with the `box` command ---
 
     def command(self, server, *words, **more):
-        """How many seconds `box` takes."""
+        """The time that `box` takes in seconds."""
         environment = reference.environment(self.bench.folder)
         environment["BOX_ENDPOINT"] = f"ws://127.0.0.1:{server.port}"
         began = time.monotonic()
@@ -170,8 +171,8 @@ class Streams:
         self.command(server, "rm", "live", stdout=subprocess.DEVNULL)
 
     def lay_out(self, source, target):
-        """Memory for one copy lies ready: of a virtual machine the host takes back what is free for
-        a second, and to get it again takes longer than to copy."""
+        """Keeps memory for one copy allocated: the host of a virtual machine reclaims what is free
+        for a second, and getting it back takes longer than the copy."""
         subprocess.run(["cp", source, target], check=True)
         os.unlink(target)
 

@@ -1,10 +1,10 @@
-"""The demands on what was measured, and the table that tells whether they are met."""
+"""The targets for the measured figures, and the table that shows whether they are met."""
 
 import statistics
 
-# measurement, unit, what it is compared with, how, and the demanded ratio.
+# measurement, unit, what it is compared with, how, and the target ratio.
 SLOWER, FASTER, LESS, RATE, LIMIT = "as long", "faster", "less", "as many", "limit"
-# As FASTER, but the other does less than we do: being less far ahead of it disproves nothing.
+# As FASTER, but the other does less than we do: a smaller lead over it proves nothing.
 BOUND = "faster, at least"
 DEMANDS = [
     ("ping, WebSocket", "us", "echo", SLOWER, 1.5),
@@ -96,7 +96,7 @@ def ratio_of(ours, theirs, how):
 
 
 def best_ratio(figures, how):
-    """That of the best rounds: what others do on the machine only ever adds."""
+    """The ratio of the best rounds: other load on the host only ever adds time."""
     best = max if how == RATE else min
     return ratio_of(*(best(rounds) for rounds in figures), how)
 
@@ -116,7 +116,7 @@ def demand_of(unit, how, demanded):
 
 
 def judge(ours, theirs, how, demanded):
-    """The ratio, and whether it is as demanded; None: not to be told."""
+    """The ratio, and whether it meets the target; None: not decidable."""
     if how == LIMIT:
         return None, None if ours is None or demanded is None else ours <= demanded
     if ours is None or theirs is None:
@@ -167,8 +167,8 @@ def cells_of(row):
 
 
 def table(figures):
-    """Lines of text, the same as data, and whether a demand was missed. What was not measured at
-    all has no row, nor has an earlier build that was not there."""
+    """Lines of text, the same as data, and whether a target was missed. What was not measured has
+    no row, nor does a missing earlier build."""
     data = [
         row_of(figures, *demand)
         for demand in DEMANDS

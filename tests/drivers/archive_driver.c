@@ -1,7 +1,6 @@
 /* archive_driver unpack|peek ZIP FOLDER: unpacks as box-skills does, for system tests.
  *
- * Prints `ok`, or the error's code and text, and how long it took in microseconds.
- */
+ * Prints `ok`, or the error's code and text, and the time it took in microseconds. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,7 @@
-/* Plays the owner of cgroups for tests/system/boxes/test_cgroup.py: a command a line, an answer a line.
+/* A process that owns cgroups, for tests/system/boxes/test_cgroup.py: one command per line, one
+ * answer per line.
  *
- * Its children do what payloads do to a host: eat memory, fork, burn a processor, or just stay. */
+ * Its children do what payloads do to a host: use memory, fork, burn a processor, or just stay. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -52,7 +53,7 @@ static int slot_of(const char *name)
 	return -1;
 }
 
-/* Pages are touched one by one; the bytes differ, so that none can be shared. */
+/* Pages are touched one by one; their contents differ, so that none can be shared. */
 static int eat(long mib)
 {
 	size_t size = (size_t)mib << 20;
@@ -65,7 +66,7 @@ static int eat(long mib)
 	return sum > 0 ? 0 : 1;
 }
 
-/* When it gets SIGUSR1, which is blocked from the beginning. */
+/* On SIGUSR1, which is blocked from the start. */
 static int eat_later(long mib)
 {
 	sigset_t awaited;
@@ -76,7 +77,7 @@ static int eat_later(long mib)
 	return eat(mib);
 }
 
-/* How many children there could be. */
+/* How many children could be created. */
 static int fork_all(void)
 {
 	int count = 0;
@@ -99,7 +100,7 @@ static int spin(long ms)
 	return 0;
 }
 
-/* What a fork bomb is: all its children fork as well, for as long as they live. */
+/* A fork bomb: all its children fork as well, as long as they live. */
 static _Noreturn void breed(void)
 {
 	for (;;) {
@@ -129,10 +130,10 @@ static int behave(const char *what, long amount)
 	}
 }
 
-/* Born in its group where that can be, else it goes in by itself. */
+/* Started in its cgroup where possible, else it moves there by itself. */
 static pid_t start(struct box_cgroup *cgroup, const char *what, long amount)
 {
-	int doors[BOX_CGROUP_PROCS_FDS_MAX];
+	int procs_fds[BOX_CGROUP_PROCS_FDS_MAX];
 	size_t count = 0;
 	struct box_err err;
 	int folder = box_cgroup_folder(cgroup);
@@ -141,58 +142,58 @@ static pid_t start(struct box_cgroup *cgroup, const char *what, long amount)
 		args.flags = CLONE_INTO_CGROUP;
 		args.cgroup = (uint64_t)folder;
 	}
-	int r = box_cgroup_open_procs_fds(cgroup, doors, &count, &err);
+	int r = box_cgroup_open_procs_fds(cgroup, procs_fds, &count, &err);
 	if (r < 0) {
 		return r;
 	}
 	long pid = syscall(SYS_clone3, &args, sizeof(args));
 	if (pid == 0) {
-		if (box_cgroup_enter(doors, count) < 0) {
+		if (box_cgroup_enter(procs_fds, count) < 0) {
 			_exit(99);
 		}
-		/* The lots' locks must not outlive their owner through this one. */
+		/* An inherited lock on a cgroup parent would outlive its owner. */
 		(void)close_range(3, ~0U, 0);
 		_exit(behave(what, amount));
 	}
 	r = pid < 0 ? -errno : 0;
 	for (size_t i = 0; i < count; i++) {
-		(void)close(doors[i]);
+		(void)close(procs_fds[i]);
 	}
 	return r < 0 ? r : (pid_t)pid;
 }
 
-/* Into a part: by the doors of its box first, where there are any. */
-static pid_t start_in_part(struct box_cgroup *cgroup, int door, const char *what, long amount)
+/* Enters the cgroups of the box first, where it has any to enter, then the one of the process. */
+static pid_t start_in_part(struct box_cgroup *cgroup, int procs_fd, const char *what, long amount)
 {
-	int doors[BOX_CGROUP_PROCS_FDS_MAX];
+	int procs_fds[BOX_CGROUP_PROCS_FDS_MAX];
 	size_t count = 0;
 	struct box_err err;
-	int r = box_cgroup_open_procs_fds(cgroup, doors, &count, &err);
+	int r = box_cgroup_open_procs_fds(cgroup, procs_fds, &count, &err);
 	if (r < 0) {
 		return r;
 	}
 	pid_t pid = fork();
 	if (pid == 0) {
-		if (box_cgroup_enter(doors, count) < 0 || box_cgroup_enter(&door, 1) < 0) {
+		if (box_cgroup_enter(procs_fds, count) < 0 || box_cgroup_enter(&procs_fd, 1) < 0) {
 			_exit(99);
 		}
 		(void)close_range(3, ~0U, 0);
 		_exit(behave(what, amount));
 	}
 	for (size_t i = 0; i < count; i++) {
-		(void)close(doors[i]);
+		(void)close(procs_fds[i]);
 	}
 	return pid;
 }
 
-/* What another user gets who has the door: 0, or the number of an error. */
-static int push(int door, uid_t uid, const char *text)
+/* Writes to the fd as another user: 0, or the errno. */
+static int push(int procs_fd, uid_t uid, const char *text)
 {
 	int status = 0;
 	pid_t pid = fork();
 	if (pid == 0) {
 		bool done = setresuid(uid, uid, uid) == 0 &&
-			write(door, text, strlen(text)) == (ssize_t)strlen(text);
+			write(procs_fd, text, strlen(text)) == (ssize_t)strlen(text);
 		_exit(done ? 0 : errno);
 	}
 	return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status)
@@ -216,7 +217,7 @@ static void act_on_part(const char *line)
 	unsigned number = 0;
 	long amount = 0;
 	struct box_err err;
-	int door = -1;
+	int procs_fd = -1;
 	int events = -1;
 	(void)sscanf(line, "%*s %15s %63s %u %15s %ld", verb, name, &number, what, &amount);
 	int slot = slot_of(name);
@@ -230,19 +231,19 @@ static void act_on_part(const char *line)
 	} else if (strcmp(verb, "remove") == 0) {
 		printf("%s\n",
 			box_process_cgroups_remove_group(cgroup, number) < 0 ? "busy" : "removed");
-	} else if (box_process_cgroups_open_group(cgroup, number, &door, &events, &err) < 0) {
+	} else if (box_process_cgroups_open_group(cgroup, number, &procs_fd, &events, &err) < 0) {
 		printf("error %s\n", err.text);
 	} else if (strcmp(verb, "start") == 0) {
-		pid_t pid = start_in_part(cgroup, door, what, amount);
+		pid_t pid = start_in_part(cgroup, procs_fd, what, amount);
 		printf(pid < 0 ? "error %d\n" : "pid %d\n", (int)pid);
 	} else if (strcmp(verb, "push") == 0) {
-		printf("pushed %d\n", push(door, (uid_t)amount, what));
+		printf("pushed %d\n", push(procs_fd, (uid_t)amount, what));
 	} else {
 		printf("kills %llu %llu %llu\n", kills_in(events),
 			kills_in(box_cgroup_events(cgroup)),
 			kills_in(box_cgroup_leaf_events(cgroup)));
 	}
-	(void)close(door);
+	(void)close(procs_fd);
 	(void)close(events);
 }
 
@@ -265,7 +266,7 @@ static void say_kills(const struct box_cgroup *cgroup)
 	printf("kills %llu\n", kills_in(box_cgroup_events(cgroup)));
 }
 
-/* How often it had to be tried. */
+/* How many tries were needed. */
 static int remove_group(struct box_cgroup *cgroup)
 {
 	int tries = 1;
@@ -287,7 +288,7 @@ static int compare_times(const void *a, const void *b)
 	return (first > second) - (first < second);
 }
 
-/* Medians in microseconds: make, put a process in, remove after its death. */
+/* Medians in microseconds: make, move a process in, remove after its end. */
 static void say_times(int rounds)
 {
 	enum {

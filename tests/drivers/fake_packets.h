@@ -1,4 +1,4 @@
-/* What the stand-in for box-rpc sends to boxd, in order and out of it. */
+/* Packets that the fake box-rpc sends to boxd, valid and invalid. */
 #pragma once
 
 #include <fcntl.h>
@@ -50,7 +50,7 @@ static void send_state(const char *text)
 	(void)close(fd);
 }
 
-/* Packets that boxd must not take. */
+/* Packets that boxd must refuse. */
 static void send_garbage(const char *what)
 {
 	int fds[BOX_PACKET_FDS_MAX];
@@ -112,7 +112,7 @@ static void send_garbage(const char *what)
 	(void)close(big);
 }
 
-/* Nine fds and more do not go through packet.h: the struct is spelled out here. */
+/* Nine fds and more are not possible with packet.h: the struct is written out here. */
 static void send_too_many_fds(void)
 {
 	union {
@@ -136,8 +136,8 @@ static void send_too_many_fds(void)
 	(void)sendmsg(BOX_BOXD_FD, &message, 0);
 }
 
-/* Mounts, and so folders, are to be at or below this path. */
-/* The first one seals: anywhere may be mounted. Later ones narrow. */
+/* Mounts, and so folders, must be at or below this path. */
+/* The first one sets the policy: everything may be mounted. Later ones narrow it. */
 static void narrow(const char *path)
 {
 	static struct box_policy policy = {.roots = {.count = 1, .paths = {"/"}}};
@@ -150,7 +150,7 @@ static void narrow(const char *path)
 	(void)close(fd);
 }
 
-/* Sent by one that is dead before boxd has read it: the first packets keep boxd busy. */
+/* Sent by a worker that is dead before boxd has read it: the first packets keep boxd busy. */
 static void send_last_folder(const char *path)
 {
 	struct box_boxd_make_folder wanted = {.kind = BOX_BOXD_MAKE_FOLDER, .id = 1};
@@ -163,7 +163,7 @@ static void send_last_folder(const char *path)
 	(void)raise(SIGKILL);
 }
 
-/* Answers come at once when more is asked for than boxd measures. */
+/* Answers come immediately when more is requested than boxd measures at once. */
 static void flood_measures(void)
 {
 	struct box_boxd_measure_folder wanted = {

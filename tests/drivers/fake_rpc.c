@@ -1,8 +1,8 @@
-/* A stand-in for box-rpc, for the test of boxd: says what it was given, and misbehaves on command.
+/* A fake box-rpc, for the tests of boxd: reports what it was given, and misbehaves on command.
  *
- * Nothing reaches it but START, so commands come as lines over its connections (or stdin); what it
- * should do before it is ready is the text of the --config file ("exit 78"), or for once that of
- * the STATE of its predecessor ("unready"). */
+ * Only START reaches it, so commands come as lines over its connections (or stdin). What it should
+ * do before it is ready is in the text of the --config file ("exit 78"), or once in the STATE of
+ * its predecessor ("unready"). */
 #include <errno.h>
 #include <grp.h>
 #include <poll.h>
@@ -37,7 +37,7 @@ static bool stubborn;
 static bool sigpipe_was_default;
 static void read_text(int fd, char text[TEXT_MAX])
 {
-	/* Moves the offset, which a successor must not notice. */
+	/* Moves the file offset, which a successor must not notice. */
 	ssize_t len = read(fd, text, TEXT_MAX - 1);
 	text[len > 0 ? len : 0] = '\0';
 	text[strcspn(text, "\n")] = '\0';
@@ -78,7 +78,7 @@ static void take_start(void)
 			read_text(packet.fds[next++], texts[i].text);
 		}
 	}
-	/* What --mount-root was given, which is looked at in another test. */
+	/* The roots of --mount-root, which another test checks. */
 	next += (start.flags & BOX_BOXD_START_HAS_ROOTS) != 0;
 	if (next != packet.fd_count) {
 		exit(93);
@@ -91,8 +91,8 @@ static void take_listen(void)
 	struct box_packet packet;
 	await_packet(&packet);
 	/* What boxes would get comes first, by the policy that is sealed now. */
-	if (packet.kind != BOX_BOXD_HOST || packet.size != sizeof(packet.host_told) ||
-		!packet.host_told.host.sealed) {
+	if (packet.kind != BOX_BOXD_HOST || packet.size != sizeof(packet.host) ||
+		!packet.host.host.sealed) {
 		exit(96);
 	}
 	await_packet(&packet);
@@ -235,7 +235,7 @@ static void obey(char *line)
 		send_state(rest);
 		say("ok\n");
 	} else if (strcmp(line, "laststate") == 0) {
-		/* Many, so that boxd sees the death before it has read them all. */
+		/* Many, so that boxd notices the death before it has read them all. */
 		for (int i = 0; i < 50; i++) {
 			send_state("not the last");
 		}
@@ -280,7 +280,7 @@ static void obey(char *line)
 	}
 }
 
-/* False at the end of the peer. A test sends a command as one piece. */
+/* False when the peer has closed. A test sends each command in one piece. */
 static bool serve(int in, int out)
 {
 	char line[TEXT_MAX];
@@ -323,7 +323,7 @@ static void serve_peers(struct pollfd *polled)
 static void loop(void)
 {
 	enum {
-		KEEPER,
+		BOXD,
 		STDIN,
 		LISTENERS,
 		PEERS = LISTENERS + BOX_BOXD_LISTENERS_MAX
@@ -334,7 +334,7 @@ static void loop(void)
 		for (size_t i = 0; i < PEERS + PEERS_MAX; i++) {
 			polled[i] = (struct pollfd){.fd = -1, .events = POLLIN};
 		}
-		polled[KEEPER].fd = BOX_BOXD_FD;
+		polled[BOXD].fd = BOX_BOXD_FD;
 		polled[STDIN].fd = stdio ? STDIN_FILENO : -1;
 		for (size_t i = 0; i < listener_count; i++) {
 			polled[LISTENERS + i].fd = listeners[i];
@@ -343,7 +343,7 @@ static void loop(void)
 			polled[PEERS + i].fd = peers[i] ? peers[i] : -1;
 		}
 		(void)poll(polled, PEERS + PEERS_MAX, -1);
-		if (polled[KEEPER].revents) {
+		if (polled[BOXD].revents) {
 			take_later_packet();
 		}
 		if (polled[STDIN].revents && !serve(STDIN_FILENO, STDOUT_FILENO)) {

@@ -1,10 +1,9 @@
 /* How long libbox takes to make mounts of skills that are on this disk.
  *
- *   mounts_driver FOLDER COUNT    prints the microseconds, a line for each of 51 times
+ *   mounts_driver FOLDER COUNT    prints the microseconds, one line for each of 51 runs
  *
- * The skills are those of one answer of a runtime: COUNT packages FOLDER/skill-N, as they would be with
- * a runtime that shares the file system.
- */
+ * The skills are those of one answer of a runtime: COUNT packages FOLDER/skill-N, as with a runtime
+ * that shares the file system. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -57,7 +57,7 @@ static void write_file(const char *path, const char *text)
 	(void)close(fd);
 }
 
-/* As boxd does when it is started by an ordinary user. */
+/* As boxd does when an ordinary user started it. */
 static void enter_own_namespaces(void)
 {
 	char map[64];
@@ -97,7 +97,7 @@ static int run_command(const char *line)
 		if (!rootless && setgroups(0, NULL) < 0) {
 			_exit(126);
 		}
-		/* Only exec by another id than 0 takes the capabilities of a new namespace away. */
+		/* Only an exec by an id other than 0 drops the capabilities of a new namespace. */
 		if (setresgid(id, id, id) < 0 || setresuid(id, id, id) < 0 ||
 			prctl(PR_SET_PDEATHSIG, (long)SIGKILL) < 0) {
 			_exit(126);
@@ -138,7 +138,7 @@ static int await_code(const struct box *box)
 	return recv(box->socket, &code, sizeof(code), 0) == sizeof(code) ? code : -EPIPE;
 }
 
-/* Unchecked ports and too many entries are the test's own fault. */
+/* Invalid ports and too many entries are mistakes of the test. */
 static struct box_egress read_egress(char *words)
 {
 	struct box_egress egress = {0};
@@ -247,7 +247,7 @@ static void serve_line(struct box_network *network, char *line)
 	}
 }
 
-/* The loop of boxd: nothing in it waits for a command. */
+/* The same as boxd's loop: it never waits for a command. */
 static void serve(struct box_network *network)
 {
 	static char line[LINE_MAX_];
@@ -297,7 +297,7 @@ int main(int argc, char **argv)
 		}
 	}
 	box_log_setup("network_driver", BOX_LOG_DEBUG, BOX_LOG_TEXT);
-	(void)setvbuf(stdin, NULL, _IONBF, 0); /* what poll says must be true of it */
+	(void)setvbuf(stdin, NULL, _IONBF, 0); /* so that poll tells the truth about it */
 	if (rootless) {
 		enter_own_namespaces();
 		uid = 0;

@@ -1,5 +1,6 @@
-/* The service of libbox, driven by a test: one order a line on stdin, one answer a line on stdout, both
- * JSON. {"op": ...} gives {"gave": ...} or {"raised": {"type": ..., "message": ...}}. */
+/* The service of libbox, driven by a test: one request per line on stdin, one answer per line on
+ * stdout, both JSON. {"op": ...} gives {"gave": ...} or {"raised": {"type": ..., "message": ...}}.
+ */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -59,7 +60,7 @@ static struct box_value gave(struct box_arena *arena, struct box_value value)
 
 /* --- one loop of our own --- */
 
-/* Until `left` is 0. False when that takes too long. */
+/* Until `left` is 0. False after a timeout. */
 static bool turn_until(const int *left)
 {
 	uint64_t end_ms = box_clock_ms() + WAIT_MS;
@@ -155,8 +156,8 @@ static struct box_value exec(struct box_arena *arena, const struct box_value *or
 	return r < 0 ? raised(arena, &err) : gave(arena, result);
 }
 
-/* All runs at once, by callbacks and our own loop; the answers are a list in the same order. With
- * `cancel` all but the first are taken back. */
+/* All runs at once, with callbacks and our own loop; the answers are a list in the same order. With
+ * `cancel` all but the first are cancelled. */
 static struct box_value many(struct box_arena *arena, const struct box_value *order)
 {
 	static struct heard heard[RUNS_MAX];

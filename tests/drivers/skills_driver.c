@@ -47,7 +47,8 @@ static struct box_value dump(struct box_arena *arena, const struct box_value *te
 	return list;
 }
 
-#define NODES_MAX 100000 /* aliases can make a tree far larger than its text: the rest is null */
+#define NODES_MAX \
+	100000 /* aliases can make a tree far larger than its text: the rest becomes null */
 
 /* A tree as a value: text, null, {"list": [...]} or {"map": [[key, value], ...]}. */
 static struct box_value value_of(
@@ -203,7 +204,7 @@ int main(int argc, char **argv)
 	if (argc < 2) {
 		return 2;
 	}
-	/* As box-skills does: the store keeps open what it has read. */
+	/* As box-skills does: the store keeps files open that it has read. */
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
 		limit.rlim_cur = limit.rlim_max;
 		(void)setrlimit(RLIMIT_NOFILE, &limit);

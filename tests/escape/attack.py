@@ -1,4 +1,4 @@
-"""All attempts together: inside a box, through the interface, by the host's users, with a network."""
+"""All attempts: inside a box, through the interface, by the host's users, with a network."""
 
 from frame import attempts as inside
 
@@ -15,7 +15,7 @@ import world
 
 
 def known():
-    """(class, name) of every attempt there is."""
+    """(class, name) of all attempts."""
     pairs = {(one.kind, one.name) for one in inside.values()}
     pairs |= {(kind, name) for name, (kind, _) in outside.attempts.items()}
     return pairs | {("network", name) for name in network.names()}

@@ -1,4 +1,4 @@
-"""Attempts by whoever may ask boxd for boxes: read-only folders, limits, names, other tenants.
+"""Attempts by clients that may ask boxd for boxes: read-only folders, limits, names, other tenants.
 
 And what the attempts inside may have left behind on the host.
 """
@@ -17,7 +17,7 @@ from outside import attempt, in_session, trying
 
 
 def writing(world, cmd, **spec):
-    """Whether anything in the read-only folder has changed."""
+    """Whether anything in the read-only folder was changed."""
     folder = world.host.folder / "read-only"
     if not folder.exists():
         world.host.make_folder("read-only")
@@ -78,7 +78,7 @@ def _(world):
 
 @attempt("cgroups", "specs-without-a-limit")
 def _(world):
-    """Nothing, less than nothing or too much must not mean no limit."""
+    """Zero, negative or huge values must not mean no limit."""
     results = []
     for member in ("memory_mb", "pids_limit", "cpus"):
         for value in (0, -1, 2**63, 1e400, None, "max", "-1"):
@@ -132,7 +132,7 @@ def _(world):
 
 @attempt("fds", "environment-that-loads-code-into-init")
 def _(world):
-    """Variables of a spec are for the command: init is static and has none."""
+    """Variables of a spec are for the command: box-init is static and uses none."""
     marker = world.workspace / "loaded"
     variables = {
         "LD_PRELOAD": "/workspace/evil.so",
@@ -149,7 +149,7 @@ def _(world):
 
 @attempt("cgroups", "session-name-with-a-path")
 def _(world):
-    """Names become names of groups and records: they must not lead anywhere."""
+    """Names become names of cgroups and records: they must not contain paths."""
     results = []
     for name in ("../../../escape", "/etc", "a/../../b", "..", ".", "x\ny", "%s%n", "a" * 300):
         answer = world.run("cat /proc/self/cgroup; pwd", session=name)
@@ -165,7 +165,7 @@ def _(world):
 
 @attempt("tenants", "same-session-name")
 def _(world):
-    """The stranger's session is called t; ours of that name is another one."""
+    """The other tenant's session is called t; ours of that name is a different one."""
     result = trying(
         world, "cat /tmp/* /dev/shm/* /workspace/*", world.stranger["secret"], session="t"
     )
@@ -206,14 +206,14 @@ def _(world):
 
 @attempt("tenants", "context-of-another-instance")
 def _(world):
-    """On a connection of one instance the name of another one is refused."""
+    """On a connection of one instance, the name of another one is refused."""
     context = {**world.other, "instance_uuid": "somebody-else"}
     return trying(world, "cat /tmp/*", world.stranger["secret"], session="t", context=context)
 
 
 @attempt("tenants", "older-generation")
 def _(world):
-    """Who was replaced must not come back."""
+    """An older generation must not come back."""
     world.client.call(
         "box_get_sessions", {}, context=clientlib.context(workspace="ws3", generation=5)
     )
@@ -222,9 +222,9 @@ def _(world):
     return escaped(answer) if answer["code"] == 0 else blocked(answer["message"].split(":")[0])
 
 
-@attempt("port", "door-without-the-instance")
+@attempt("port", "connect-without-the-instance")
 def _(world):
-    """A stranger on the host's loopback, with nothing but the port."""
+    """A stranger on the host's loopback, who has only the port."""
     with socket.create_connection(("127.0.0.1", world.port), 5) as sock:
         sock.settimeout(5)
         sock.sendall(
@@ -237,7 +237,7 @@ def _(world):
     return escaped(answer[:40]) if b" 101 " in answer else blocked(answer[:12].decode())
 
 
-@attempt("port", "door-with-the-origin-of-a-page")
+@attempt("port", "connect-with-the-origin-of-a-page")
 def _(world):
     with socket.create_connection(("127.0.0.1", world.port), 5) as sock:
         sock.settimeout(5)
@@ -251,7 +251,7 @@ def _(world):
     return escaped(answer[:40]) if b" 101 " in answer else blocked(answer[:12].decode())
 
 
-# What the attempts inside may have left of their marks.
+# Marks of the attempts inside that are left on the host.
 
 
 @attempt("files", "secret-file-is-unchanged")
@@ -283,7 +283,7 @@ def _(world):
 
 @attempt("boxes", "neighbour-keeps-its-room")
 def _(world):
-    """While a box uses all it may, its neighbour still finds room in each of its folders."""
+    """While a box uses all it may, its neighbour still has room in each of its folders."""
     fill = (
         "for d in /tmp /dev/shm /home/box /run; do cat /dev/zero >$d/fill; done 2>/dev/null; true"
     )

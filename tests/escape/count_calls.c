@@ -1,10 +1,9 @@
-/* Counts how many calls the kernel answers where this runs, by trying every number.
+/* Counts how many system calls the kernel answers where this runs, by trying every number.
  *
  * Each number is tried in a child of its own, with arguments that no call can use: bad fds, bad
- * pointers, unknown flags. A call that is let through then fails with EBADF, EFAULT, EINVAL or its
- * like, or does something harmless; EPERM, ENOSYS, EOPNOTSUPP and SIGSYS are the filter's. Where
- * the kernel itself would say one of these, the tables say what is done about it.
- */
+ * pointers, unknown flags. A call that is allowed then fails with EBADF, EFAULT, EINVAL or the
+ * like, or does something harmless; EPERM, ENOSYS, EOPNOTSUPP and SIGSYS come from the filter.
+ * Where the kernel itself would answer one of these, the tables say how that is handled. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>

@@ -1,6 +1,7 @@
-"""Attempts to take from the host what no cgroup counts: what root and a neighbour have left tells.
+"""Attempts to use up host resources that no cgroup counts, judged by what root and a neighbour have
+left.
 
-Each takes all it can in a box of its own, and holds it while that is asked for.
+Each takes all it can in a box of its own, and holds it while that is measured.
 """
 
 import ctypes
@@ -62,12 +63,12 @@ for count in range(900):
 """
 TCP = """
 import socket
-held, door = [], socket.socket()
-door.bind(("127.0.0.1", 0))
-door.listen(100)
+held, listener = [], socket.socket()
+listener.bind(("127.0.0.1", 0))
+listener.listen(100)
 for count in range(120):
-    giver = socket.create_connection(door.getsockname())
-    taker = door.accept()[0]
+    giver = socket.create_connection(listener.getsockname())
+    taker = listener.accept()[0]
     held += [giver, taker]
     giver.setblocking(False)
     giver.setsockopt(1, 7, 1 << 22)
@@ -76,8 +77,8 @@ for count in range(120):
         while True: giver.send(bytes(65536))
     except OSError: pass
 """
-# What is sent to a port that nobody has comes back into the error queue of the sender; and so does
-# every packet whose time of sending is asked for. The last lines tell what waits, in MiB.
+# Datagrams to a closed port come back into the error queue of the sender, and so does every packet
+# with a requested send timestamp. The last lines print what is queued, in MiB.
 ERRORS = """
 import socket, struct
 held, asked = [], [(1, 37, struct.pack("I", 2))]
@@ -98,18 +99,18 @@ for number in range(950):
 lines = open("/proc/net/udp").read().splitlines()[1:]
 count = sum(int(line.split()[4].split(":")[1], 16) for line in lines) >> 20
 """
-# The same in TCP, where no list tells it. The second lets go of its connections, so that no list has
-# these sockets; the third of its ports. The sums are what a socket tells itself (SO_MEMINFO).
+# The same in TCP, where no list shows it. The second variant disconnects, so that no list has these
+# sockets; the third releases its ports. The sums come from the sockets themselves (SO_MEMINFO).
 TCP_ERRORS = """
 import ctypes, socket, struct
 held, asked, libc = [], [(1, 37, struct.pack("I", 2))], ctypes.CDLL(None)
-door = socket.socket()
-door.bind(("127.0.0.1", 0))
-door.listen(10)
+listener = socket.socket()
+listener.bind(("127.0.0.1", 0))
+listener.listen(10)
 count = 0
 for _ in range(480):
-    giver = socket.create_connection(door.getsockname())
-    taker = door.accept()[0]
+    giver = socket.create_connection(listener.getsockname())
+    taker = listener.accept()[0]
     giver.setsockopt(1, 8, 1 << 22)
     giver.setsockopt(1, 18, 1 << 30)
     giver.setsockopt(6, 1, 1)
@@ -176,14 +177,14 @@ os.close(ends[0])
 
 
 def taking(world, session, text, **spec):
-    """A child of it goes on in the box, and holds what it got."""
+    """A child in the box continues to hold what was taken."""
     end_of_it = "print(count, flush=True)\ntime.sleep(60)"
     cmd = f"{PYTHON} - <<'END'\n{HELD}{text}\n{end_of_it}\nEND"
     return world.run(cmd, session=session, seconds=100, **spec)
 
 
 def take(world, session, text):
-    """How much it got."""
+    """How much was taken."""
     answer = taking(world, session, text)
     if answer["code"] != 0:
         raise RuntimeError(answer["message"])
@@ -257,7 +258,7 @@ def _(world):
 
 
 def pending(world, text):
-    """Queued signals and timers are one count."""
+    """Queued signals and timers share one limit."""
     before = left_of_timers()
     taken = take(world, "r1", text)
     lost = before - left_of_timers()
@@ -282,7 +283,7 @@ def pages_of(kind):
 
 
 def buffers(world, kind, text):
-    """The sum that the host's kernel has for all."""
+    """The host kernel's total."""
     before = pages_of(kind)
     take(world, "r1", text)
     held = (pages_of(kind) - before) * 4096 // MIB
@@ -303,7 +304,7 @@ def _(world):
 
 
 def uncharged(world, text, **spec):
-    """No cgroup counts it: boxd looks, and ends the box."""
+    """No cgroup counts it: boxd checks it, and ends the box."""
     answer = taking(world, "r1", text, **spec)
     end(world, "r1")
     if answer["code"] == 0:

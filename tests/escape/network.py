@@ -1,6 +1,8 @@
-"""Attempts of a box that has a network: the host, its loopback, our port, metadata, other boxes.
+"""Attempts of a box that has a network: the host, its loopback, our port, metadata services, other
+boxes.
 
-boxd runs in a network namespace of the test's own, with an internet behind it (netlib.World).
+boxd runs in a network namespace of the test's own, with a simulated internet behind it
+(netlib.World).
 """
 
 import contextlib
@@ -54,7 +56,7 @@ def names():
 
 
 def missing():
-    """What this host lacks for it, or None."""
+    """What this host lacks for the network, or None."""
     tools = [tool for tool in ("pasta", "nft", "ip", "nsenter") if not shutil.which(tool)]
     return f"{', '.join(tools)} is missing" if tools else None
 
@@ -89,7 +91,7 @@ def judge(results):
 
 
 def later_address(inside):
-    """One that the host gets while the box is there."""
+    """An address that the host gets while the box is running."""
     address = "172.31.9.9"
     inside.around.host.ip(f"address add {address}/32 dev d0")
     try:
@@ -103,7 +105,7 @@ def later_address(inside):
 
 
 def other_box(inside):
-    """The neighbour serves on all its addresses, and reaches itself."""
+    """The neighbour serves on all its addresses, and can reach itself."""
     other = inside.made.neighbour
     shutil.copy(world.HERE / "inside" / "ask.py", other["workspace"])
     cmd = "ip -4 -o address show scope global 2>/dev/null || hostname -I"
@@ -116,7 +118,7 @@ def other_box(inside):
 
 
 def udp_to_the_host(inside):
-    """The resolver on the host's loopback, which pasta asks in our name, by its own address."""
+    """The resolver on the host's loopback, which pasta asks for us, by its own address."""
     targets = [f"{address}:53" for address in ("127.0.0.53", *netlib.HOST_ADDRESSES)]
     return judge(inside.script("udp", *targets, program="attempts/ask.py"))
 
@@ -151,7 +153,7 @@ def run(programs, rootless, chosen):
     with contextlib.closing(netlib.World()) as outer:
         before = outer.host.inside()
         if rootless:
-            # Here the device may be root's alone; where there is udev it is everyone's.
+            # Without udev the device may belong to root alone.
             steps = 'mknod -m 666 "$0" c 10 200 && mount --bind "$0" /dev/net/tun && exec "$@"'
             tun = f"/run/box-escape-tun-{os.getpid()}"
             before += ["unshare", "-m", "sh", "-c", f"mount -t tmpfs none /run && {steps}", tun]

@@ -1,4 +1,4 @@
-"""Attempts by whoever may ask boxd for boxes: working folders, sources and targets of mounts.
+"""Attempts by clients that may ask boxd for boxes: working folders, sources and targets of mounts.
 
 An attempt is a function of the world; what it may return is as in inside/frame.py.
 """
@@ -33,7 +33,7 @@ def run(world, names=()):
 
 
 def trying(world, cmd, wanted, session="x", **spec):
-    """One command with this spec: an escape when it prints `wanted`, a refusal otherwise."""
+    """One command with this spec: an escape if it prints `wanted`, otherwise a refusal."""
     answer = world.run(cmd, session=session, **spec)
     if session == "x":
         world.client.call("box_delete_session", {"session_id": "x"})
@@ -58,7 +58,7 @@ def in_session(world):
 
 @attempt("fds", "workdir-proc-self-fd-3-to-1023")
 def _(world):
-    """As in CVE-2024-21626: an open folder of the runtime's own as the working folder."""
+    """As in CVE-2024-21626: an open folder of the runtime as the working folder."""
     cmd = f"cat .{world.host.secret_file} ../../../..{world.host.secret_file}; ls /proc/self/cwd/"
     paths = [f"/proc/self/fd/{fd}" for fd in [*range(3, 64), *range(64, 1024, 16), 1023]]
     results = [stealing(world, cmd, workdir=path, **in_session(world)) for path in paths]
@@ -67,7 +67,7 @@ def _(world):
 
 @attempt("fds", "workdir-is-one-of-inits-fds")
 def _(world):
-    """Whatever folder it is: no command may stand in one that only init has open."""
+    """No command may have a working folder that only box-init has open, whichever it is."""
     results = []
     for fd in range(3, 16):
         answer = world.run("pwd -P; ls -a", workdir=f"/proc/self/fd/{fd}", **in_session(world))
@@ -102,7 +102,7 @@ def _(world):
 
 @attempt("fds", "workdir-made-on-the-host")
 def _(world):
-    """A missing working folder is made inside the box only, with the rights of commands."""
+    """A missing working folder is created inside the box only, with the privileges of commands."""
     target = world.host.folder / "made-by-workdir"
     results = []
     for path in (str(target), f"/workspace/../../..{target}", "/usr/made", "/proc/made"):
@@ -116,7 +116,7 @@ def _(world):
 
 
 def as_source(world, path, cmd, wanted, **more):
-    """Both ways in which a host path can get into a box."""
+    """Both ways to name a host path."""
     extra = [{"host_path": str(path), "mount_path": "/data", "mode": "ro"}]
     return first_escape(
         [
@@ -173,7 +173,7 @@ def _(world):
 
 @attempt("mounts", "source-bind-mount-of-etc")
 def _(world):
-    """Another name for the same folder, which no comparison of texts can know."""
+    """Another name for the same folder, which comparing texts cannot detect."""
     return as_source(world, world.bound, "cat @/passwd", "root:x:0:0:root:/root:/")
 
 
@@ -217,7 +217,7 @@ def _(world):
 
 @attempt("mounts", "source-made-below-a-refused-folder")
 def _(world):
-    """A missing folder is made on the host: not there."""
+    """Missing host folders are created, but not there."""
     results = []
     for path in (
         "/etc/box-escape",
@@ -262,7 +262,7 @@ def _(world):
 
 @attempt("mounts", "target-by-a-link-of-the-payload")
 def _(world):
-    """As in CVE-2021-30465: the payload makes the way, init goes it."""
+    """As in CVE-2021-30465: the payload prepares the path, box-init follows it."""
     world.run(
         "cd /workspace; ln -sfn /etc into-etc; ln -sfn / into-root; ln -sfn /proc into-proc",
         **in_session(world),
@@ -293,7 +293,8 @@ def _(world):
 
 @attempt("mounts", "target-folder-made-through-the-workspace")
 def _(world):
-    """Missing parts of a target are made with the rights of commands: nothing outside appears."""
+    """Missing parts of a target are created with the privileges of commands: nothing appears
+    outside."""
     target = world.host.folder / "outside"
     link = world.workspace / "to-outside"
     with contextlib.suppress(FileExistsError):
@@ -305,7 +306,7 @@ def _(world):
 
 @attempt("mounts", "mounts-of-one-command-in-another")
 def _(world):
-    """A set of its own for each command: it is gone for the next one of the same session."""
+    """Mounts of one command are gone for the next one of the same session."""
     extra = [{"host_path": str(world.host.folder / "outside"), "mount_path": "/data", "mode": "ro"}]
     came = world.run("cat /data/secret", extra_mounts=extra, **in_session(world))
     assert came["data"]["stdout"] == world.host.secret, came

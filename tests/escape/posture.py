@@ -1,7 +1,7 @@
 """What a started box looks like from outside, field by field, and what it must look like.
 
-Every field is compared whole: a mount, an fd, a namespace or a capability that nobody has written
-down here is a difference, however harmless it may be.
+Every field is compared as a whole: a mount, an fd, a namespace or a capability that is not listed
+here is a difference, however harmless it may be.
 """
 
 import collections
@@ -20,7 +20,7 @@ SPACES = (*world.SPACES, "time")
 FILES_MAX = int(pathlib.Path("/proc/sys/fs/file-max").read_text())
 LIMITS = {
     "Max core file size": "1",
-    # A share of the host's, between what programs need and what is enough.
+    # A fraction of the host's value, above what programs need.
     "Max open files": str(min(4096, max(1024, FILES_MAX // 16 // world.PIDS))),
     "Max pending signals": "4096",
     "Max msgqueue size": "0",
@@ -48,7 +48,7 @@ def status(pid):
 
 
 def status_of(uid, capabilities, filters, makes_files_as=None):
-    """What `status` must give."""
+    """The expected result of `status`."""
     owner = uid if makes_files_as is None else makes_files_as
     sets = {"CapInh": 0, "CapPrm": capabilities, "CapEff": capabilities, "CapBnd": 0, "CapAmb": 0}
     return {
@@ -78,30 +78,30 @@ def limits(pid):
 
 
 def kind_of(target):
-    """socket:[1] -> socket, pipe:[2] -> pipe, a file of a process -> its name, others as they are."""
+    """socket:[1] -> socket, pipe:[2] -> pipe, a file of a process -> its name, others unchanged."""
     return re.sub(r"^(?:(socket|pipe):.*|/proc/\d+/(\w+))$", r"\1\2", target)
 
 
 def fds(pid):
-    """How many there are of each kind, and what the standard ones are."""
+    """The number of fds of each kind, and what the standard ones are."""
     names = {fd: os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
     standard = [kind_of(names.pop(fd, "closed")) for fd in ("0", "1", "2")]
     return standard, dict(collections.Counter(map(kind_of, names.values())))
 
 
 def cgroups(pid):
-    """The groups of its own: controllers -> the last two parts of the path."""
+    """Its cgroups: controllers -> the last two parts of the path."""
     lines = [line.split(":", 2) for line in text(pid, "cgroup").splitlines()]
     return {kinds: "/".join(path.split("/")[-2:]) for _, kinds, path in lines if "/box-" in path}
 
 
 def options(words):
-    """Without the times of access, which are the host's."""
+    """Without the access time options, which are the host's."""
     return ",".join(word for word in words.split(",") if not word.endswith("atime"))
 
 
 def mounts(pid):
-    """target -> (type, what of it, options of the mount, options of the file system if ours)."""
+    """target -> (type, root in the file system, mount options, file system options if ours)."""
     found = {}
     for line in text(pid, "mountinfo").splitlines():
         left, right = line.split(" - ")
@@ -121,7 +121,7 @@ def tmpfs(size, inodes, mode=None, owner=None, flags="rw,nosuid,nodev"):
 
 
 def kind_under(path):
-    """The type of the file system that a path of the host is on."""
+    """The file system type of a host path."""
     best = ("", "")
     for line in text("self", "mountinfo").splitlines():
         left, right = line.split(" - ")
@@ -133,7 +133,7 @@ def kind_under(path):
 
 
 def root_within(path):
-    """What of its file system a path of the host is, as mountinfo says it."""
+    """The path within its file system, as in mountinfo."""
     best = ("", "/")
     for line in text("self", "mountinfo").splitlines():
         root, target = line.split()[3:5]
@@ -145,7 +145,7 @@ def root_within(path):
 
 
 def expected_mounts(workspace, first, memory_mb):
-    """What `mounts` must give for a box of this host with this workspace."""
+    """The expected result of `mounts` for a box of this host with this workspace."""
     quarter, half = memory_mb * 1024 // 4, memory_mb * 1024 // 2
     payload = first + PAYLOAD
     dev = "rw,size=64k,nr_inodes=64,mode=755"

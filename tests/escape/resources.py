@@ -1,4 +1,4 @@
-"""Attempts at what all of a host share: a box takes what it can, and the host is looked at."""
+"""Attempts to use up what the whole host shares: a box takes all it can, then the host is checked."""
 
 import pathlib
 
@@ -8,7 +8,7 @@ from outside import attempt
 MIB = 1 << 20
 HELD_MIB = 8  # more than all filters of a box of ours take
 
-# Classic filters of the largest size, kept until the file is gone.
+# Classic BPF filters of the maximum size, held until the file is removed.
 TAKE = r"""
 import ctypes, os, socket, struct, time
 load, give = struct.pack("HBBI", 0, 0, 0, 1), struct.pack("HBBI", 6, 0, 0, 1)
@@ -30,7 +30,7 @@ while os.path.exists("/workspace/hold") and time.monotonic() < end:
 
 
 def filters_mib():
-    """What the programs of BPF of this host take, compiled."""
+    """The memory of the host's compiled BPF programs."""
     lines = pathlib.Path("/proc/vmallocinfo").read_text().splitlines()
     sizes = [int(line.split()[1]) for line in lines if "bpf_" in line or "module_alloc" in line]
     return sum(sizes) / MIB
@@ -38,7 +38,7 @@ def filters_mib():
 
 @attempt("resources", "packet-filters-take-the-hosts-memory")
 def _(world):
-    """One limit holds the filters of the whole host: those of boxes, of sshd, of containers."""
+    """One limit covers all filters of the host: those of boxes, of sshd, of containers."""
     import boxdlib
 
     (world.workspace / "take.py").write_text(TAKE)

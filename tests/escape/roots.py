@@ -1,5 +1,5 @@
-"""Attempts to have mounted what the operator has not given: outside of the mount roots, Box's own
-trees, the skills of others. Each has a boxd of its own, with a root as LangBot has it.
+"""Attempts to mount what the operator has not allowed: folders outside of the mount roots, Box's own
+folders, skills of others. Each has a boxd of its own, with a mount root as LangBot has it.
 
 What may be returned is as in inside/frame.py.
 """
@@ -28,7 +28,7 @@ FOLDERS_OF_ROOT = ("/usr", "/usr/bin", "/var/spool", "/var/lib", "/home", "/opt"
 
 
 class Layout:
-    """base/root is the mount root, base/image an image of the operator's, base/else nobody's."""
+    """base/root is the mount root, base/image an operator's image, base/else is neither."""
 
     def __init__(self, world):
         self.world = world
@@ -37,7 +37,7 @@ class Layout:
         self.ws = self.make("root/default")
         for name in ("image", "else"):
             imagelib.make_root(self.base / name, f"{world.host.secret}-{name}")
-        # A weakened boxd may give it to a box, whose payload would be its owner.
+        # A weakened boxd may mount it in a box, whose payload would be its owner.
         self.own(self.base / "image")
 
     def make(self, name):
@@ -87,7 +87,7 @@ def layout(world):
 
 
 def came(client, cmd, **spec):
-    """One box with this spec: an escape when its command could look at what it asked for."""
+    """A box with this spec: an escape if its command can see the folder it asked for."""
     answer = client.call("box_exec", {"cmd": f"{cmd} && echo came", "session_id": "x", **spec})
     client.call("box_delete_session", {"session_id": "x"})
     if answer["code"] == 0 and "came" in answer["data"]["stdout"]:
@@ -100,7 +100,7 @@ def extra(path, mode="rw"):
 
 
 def as_source(client, path):
-    """By every member that names a folder of the host. What comes is looked at, and left as it is."""
+    """With every member that names a host folder. The result is only looked at."""
     return first_escape(
         [
             came(client, "ls /workspace >/dev/null", host_path=str(path)),
@@ -113,7 +113,7 @@ def as_source(client, path):
 
 
 def by_process(client, path):
-    """A managed process has the volumes of its session; one that cannot have them ends at once."""
+    """A managed process gets the volumes of its session; one that cannot get them ends at once."""
     volumes = [{"host_path": str(path), "mount_path": "/m", "mode": "rw"}]
     made = client.call("box_create_session", {"session_id": "p", "volumes": volumes})
     if made["code"] != 0:
@@ -131,7 +131,7 @@ def by_process(client, path):
 
 @attempt("mounts", "source-folders-of-root")
 def _(world):
-    """With what is the default: host_root, and no list of roots."""
+    """With the default configuration: host_root, and no list of roots."""
     with layout(world) as made, made.client() as client:
         return first_escape(as_source(client, path) for path in FOLDERS_OF_ROOT)
 
@@ -144,7 +144,7 @@ def _(world):
 
 @attempt("mounts", "manifest-outside-the-roots")
 def _(world):
-    """What is wrong with it is told only of one that was read."""
+    """An error about its contents is reported only for a file that was read."""
     with layout(world) as made, made.client() as client:
         (made.base / "manifest.json").write_text("{}")
         os.chown(made.base / "manifest.json", user_of(world), user_of(world))
@@ -157,7 +157,7 @@ def _(world):
 
 @attempt("mounts", "source-images-of-the-operator")
 def _(world):
-    """Where everything may be mounted: what has the image, the image, and what it has."""
+    """Where everything may be mounted: the folder around the image, the image, and a folder in it."""
     with layout(world) as made:
         image = made.base / "image"
         images = {"small": str(image)}
@@ -167,7 +167,7 @@ def _(world):
 
 @attempt("mounts", "operators-socket-in-a-box")
 def _(world):
-    """Without root a command has boxd's own uid: by this socket it would be the operator."""
+    """Without root a command has boxd's own uid: over this socket it would be the operator."""
     with layout(world) as made:
         run = made.make("run")
         flags = ("--socket", f"{run}/box.sock")
@@ -178,7 +178,7 @@ def _(world):
 
 @attempt("mounts", "operators-files-in-a-root")
 def _(world):
-    """The configuration, the token, the socket: where a box could write or use them."""
+    """The configuration, the token file, the socket: in places where a box could write or use them."""
     with layout(world) as made:
         (made.ws / "token").write_text("a" * 40)
         (made.ws / "token").chmod(0o600)
@@ -194,7 +194,7 @@ def _(world):
 
 @attempt("mounts", "images-of-the-operator-in-a-root")
 def _(world):
-    """A boxd that starts so has made a mistake of the operator's into everybody's root."""
+    """A boxd that starts with this turns the operator's mistake into a root for everyone."""
     with layout(world) as made:
         inside, fs = made.root / "fs", made.base / "image"
         imagelib.make_root(inside, "inside")
@@ -247,7 +247,7 @@ def starts(made, *flags, **options):
 
 
 def swapped(made, client):
-    """By who has the outer one of two roots; the folder that a box must not have."""
+    """By a box with the outer one of two roots; the folder that a box must not have."""
     swap = f"mv sub sub2; ln -s {made.base}/else sub; true"
     done = client.call("box_exec", {"cmd": swap, "session_id": "evil", "host_path": str(made.ws)})
     assert done["code"] == 0 and (made.ws / "sub").is_symlink(), done
@@ -274,7 +274,7 @@ def _(world):
 
 @attempt("mounts", "image-that-is-made-later")
 def _(world):
-    """An image of the operator's that was not there at the start is whoever's that makes it."""
+    """An operator's image that was missing at the start belongs to whoever creates it."""
     with layout(world) as made, made.client(images={"late": f"{made.base}/late"}) as client:
         imagelib.make_root(made.base / "late", "late")
         return came(client, "true", image="late")
@@ -282,7 +282,7 @@ def _(world):
 
 @attempt("mounts", "skills-of-another-workspace")
 def _(world):
-    """The package, the folder of its workspace, the store and what has it."""
+    """The package, the folder of its workspace, the store and the folder around it."""
     with layout(world) as made, made.client() as client:
         skill = {"skill": {"name": "theirs", "instructions": world.host.secret}}
         answer = client.call("box_create_skill", skill, context=OTHER)
@@ -304,7 +304,7 @@ def _(world):
 
 @attempt("mounts", "roots-by-box-init")
 def _(world):
-    """A client of the port says where boxes may mount, and where the skills are."""
+    """A client sets where boxes may mount, and where the skills are."""
     with layout(world) as made, made.client() as client:
         store = made.make("store")
         before = store.stat()
@@ -320,7 +320,7 @@ def _(world):
 
 @attempt("neighbours", "lease-on-an-image")
 def _(world):
-    """Who has a lease on an image of the operator's makes boxd wait, and everyone with it."""
+    """The holder of a lease on an operator's image would block boxd, and with it everyone."""
     with layout(world) as made:
         image = made.base / "leased.img"
         image.write_bytes(bytes(1 << 20))

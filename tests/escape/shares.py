@@ -1,6 +1,6 @@
-"""Attempts of one workspace to get at what another has brought, or to take what all of them share.
+"""Attempts of one workspace to get at another's data, or to use up what all of them share.
 
-The one who tries is the client's own workspace; the other is `world.other`. What may be returned is
+The attacker is the client's own workspace; the victim is `world.other`. What may be returned is
 as in inside/frame.py.
 """
 
@@ -58,7 +58,7 @@ def delete(world, *sessions, context=...):
 
 @attempt("neighbours", "artifact-by-digest-alone")
 def _(world):
-    """Who has heard of a digest, and has nothing of what it names, reads it."""
+    """A tenant that knows a digest, but does not have the tree, reads it."""
     secret = f"{world.host.secret}-in-an-artifact"
     theirs = artifact(world, "art-secret", secret.encode())
     first = world.run("true", "art", context=world.other, extra_mounts=[theirs])
@@ -78,7 +78,7 @@ def _(world):
 
 @attempt("neighbours", "false-fill-of-an-artifact")
 def _(world):
-    """A source that does not match its digest, sent first, makes the neighbour's right one fail."""
+    """A source that does not match its digest, sent first, makes the neighbour's valid one fail."""
     content = os.urandom(20 * MIB)
     wrong = artifact(world, "art-wrong", content, wrong=True)
     right = artifact(world, "art-right", content)
@@ -103,7 +103,7 @@ def _(world):
 
 @attempt("neighbours", "memory-of-artifacts")
 def _(world):
-    """Boxes of 64 MiB hold 60 MiB of artifacts that count for none of them."""
+    """Boxes of 64 MiB hold 60 MiB of artifacts that are charged to none of them."""
     names = [f"hold{number}" for number in range(3)]
     came = 0
     for name in names:
@@ -158,7 +158,7 @@ def root_folder(world, name):
 
 @attempt("neighbours", "lease-in-the-etc-of-an-image")
 def _(world):
-    """Whoever opens a file with a lease waits up to 45 s, and of a FIFO for ever."""
+    """Opening a file with a lease blocks for up to 45 s, opening a FIFO forever."""
     root = root_folder(world, "leased")
     os.mkfifo(root / "etc" / "fifo")
     (root / "etc" / "leased").write_text("")
@@ -177,7 +177,7 @@ def _(world):
 
 @attempt("neighbours", "large-etc-of-an-image")
 def _(world):
-    """Boxes of folders with a large etc, while a neighbour asks for boxes of its own."""
+    """Boxes with a large etc in their image, while a neighbour asks for boxes of its own."""
     root = root_folder(world, "large")
     for number in range(ETC_FILES):
         (root / "etc" / f"file-{number}").write_bytes(b"")

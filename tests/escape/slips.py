@@ -1,7 +1,7 @@
-"""Attempts that count on a slip in the operator's own configuration: a name that is misspelt or in
-the wrong place, a list that is empty. Each has a boxd of its own.
+"""Attempts that exploit a mistake in the operator's own configuration: a misspelt or misplaced key,
+an empty list. Each has a boxd of its own.
 
-One that does not start is safe. One that starts must hold what was meant. What may be returned is
+A boxd that does not start is safe. One that starts must enforce what was meant. What may be returned is
 as in inside/frame.py.
 """
 
@@ -15,7 +15,7 @@ from frame import blocked, escaped, first_escape
 from outside import attempt
 from speakers import make_folder, runtime
 
-# Members that make boxes or those who speak to boxd narrower, as people misspell and misplace them.
+# Keys that restrict boxes or clients, misspelt and misplaced as people do.
 SLIPS = (
     {"local": {"seccmop": "strict"}},
     {"local": {"Seccomp": "strict"}},
@@ -54,7 +54,7 @@ def started(boxd):
 
 @contextlib.contextmanager
 def configured(world, config, variable=None):
-    """A boxd with this in its file, and nothing on its command line of what may be mounted."""
+    """A boxd with this configuration file, and no mount roots on its command line."""
     if world.rootless:
         config = {**config, "local": {**config.get("local", {}), "degraded": True}}
     path = make_folder(world, "file") / "boxd.yaml"
@@ -65,7 +65,7 @@ def configured(world, config, variable=None):
 
 
 def judge_mount(world, boxd, folder):
-    """A client takes what is in the host root of the file, which allows no mount at all."""
+    """A client mounts from the file's host root, although the file allows no mounts."""
     if not started(boxd):
         return blocked(f"exit {boxd.process.returncode}")
     spec = {"session_id": "s", **world.spec(host_path=str(folder))}
@@ -107,7 +107,7 @@ def _(world):
 
 @attempt("configuration", "mount-by-no-list-of-roots")
 def _(world):
-    """Nothing is said of mounts: what lies beside boxd's own data/box is nobody's to take."""
+    """The file says nothing about mounts: folders beside boxd's own data/box must not be mounted."""
     folder = with_secret(world)
     with configured(world, {}) as (boxd, _):
         return judge_mount(world, boxd, folder)
@@ -136,7 +136,7 @@ def _(world):
 
 @attempt("configuration", "slip-in-a-reload")
 def _(world):
-    """It would put a limit back to what it is by default."""
+    """The typo would reset a limit to its default."""
     with configured(world, {"limits": {"max_sessions": 2}}) as (boxd, path):
         assert started(boxd)
         path.write_text(json.dumps({"limits": {"max_sesions": 2}}))

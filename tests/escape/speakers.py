@@ -1,7 +1,7 @@
-"""Attempts from the side of the host: users who may not speak to boxd, and clients who would be more
-than they are. Each has a boxd of its own.
+"""Attempts by the host's users who may not connect to boxd, and by clients that try to exceed their
+privileges. Each has a boxd of its own.
 
-The stranger is a user of this machine who is neither root nor the one that runs boxd. What may be
+The stranger is a user of this host who is neither root nor the one that runs boxd. What may be
 returned is as in inside/frame.py.
 """
 
@@ -27,8 +27,8 @@ UPGRADE = (
     "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{more}\r\n"
 )
 
-# What the stranger runs: connects to each place, sends its bytes, and tells the first line of each
-# answer, or why there is none. One that is to be closed is not waited for.
+# The stranger's program: connects to each address, sends its bytes, and prints the first line of
+# each answer, or the error. A connection that is to be closed at once is not read.
 SPEAK = """
 import json, socket, sys
 told = []
@@ -46,7 +46,7 @@ print(json.dumps(told))
 
 
 def user_of(world):
-    """Whose the boxd is."""
+    """The user that boxd runs as."""
     return world.owner if world.rootless else 0
 
 
@@ -59,7 +59,7 @@ def make_folder(world, name):
 
 @contextlib.contextmanager
 def runtime(world, *flags, **options):
-    """A boxd beside the world's, by the same programs and user, that no instance has claimed."""
+    """A second boxd with the same programs and user, claimed by no instance."""
     before = ()
     if world.rootless:
         uid = user_of(world)
@@ -81,7 +81,7 @@ def upgrade(path="/rpc/ws", **fields):
 
 
 def as_stranger(*asked):
-    """What became of (family, place, text, closed) of each."""
+    """The results for each (family, place, text, closed)."""
     ids = ("setpriv", f"--reuid={STRANGER}", f"--regid={STRANGER}", "--clear-groups", "--")
     done = subprocess.run(
         [*ids, "/usr/bin/python3", "-s", "-E", "-c", SPEAK],
@@ -104,7 +104,7 @@ def places(boxd):
 
 
 def judge(told):
-    """Of answers to upgrades, or to requests for pages that tell secrets."""
+    """Answers to upgrades, or to requests for pages with secrets."""
     for line in told:
         if line.startswith(("HTTP/1.1 101 ", "HTTP/1.1 200 ")):
             return escaped(line)
@@ -122,7 +122,7 @@ def _(world):
 
 @attempt("host", "speak-by-a-socket-that-was-closed")
 def _(world):
-    """The kernel tells one that was closed as root's, while what it sent is not read yet."""
+    """The kernel reports a closed socket as root's, while its data has not been read yet."""
     head = upgrade(X_LangBot_Instance_Id="stranger")
     message = b'{"seq_id":1,"action":"box_create_session","data":{"session_id":"closed"}}'
     bits = bytes([0x81, 0x80 | len(message)]) + bytes(4) + message
@@ -134,7 +134,7 @@ def _(world):
             assert "closed" in as_stranger(*asked)
         finally:
             os.kill(boxd.worker, signal.SIGCONT)
-        # Who is let in may be gone again before it counts as a connection.
+        # A client that is let in may be gone before it counts as a connection.
         end = time.monotonic() + 3
         while boxd.counted("connection.refused") < len(asked) and time.monotonic() < end:
             time.sleep(0.05)
@@ -145,7 +145,7 @@ def _(world):
 
 @attempt("host", "claim-by-looking")
 def _(world):
-    """Who only looks makes the runtime its own, and shuts out those who were to have it."""
+    """A client that only looks claims the runtime, and locks out its users."""
     with runtime(world) as boxd:
         with boxd.web(instance="stranger") as client:
             client.context = clientlib.context(instance="stranger")
@@ -207,7 +207,7 @@ def _(world):
     return at_the_operators_socket(world, 0o666)
 
 
-# Clients with the token, who are not the operator.
+# Clients with the token, which are not the operator.
 
 
 @attempt("host", "reserved-instances-by-tcp")
@@ -274,7 +274,7 @@ def _(world):
 
 @attempt("host", "operators-sessions-end-with-a-clients")
 def _(world):
-    """A client ends what is its own: all of it, and nothing else."""
+    """A client ends its own boxes, all of them, and nothing else."""
     with operator_and_client(world) as (operator, client):
         client.ask("box_create_session", {"session_id": "tenants"})
         client.call("box_shutdown")
@@ -284,7 +284,7 @@ def _(world):
 
 @attempt("host", "init-lets-in-everyone")
 def _(world):
-    """What only the operator's own file may say, said by a client."""
+    """Settings of the operator's own file, sent by a client."""
     with runtime(world) as boxd:
         with boxd.web(instance="tenant") as client:
             client.call("box_init", {"unauthenticated": True, "metrics_open": True}, context=None)

@@ -1,9 +1,9 @@
-"""Builds boxd with defences taken out, and sees that the attempts which they stop then succeed.
+"""Builds boxd with defences removed, and checks that the attempts which they stop then succeed.
 
 Each file of weaken/ is one defence: comments that say which group it is built with, which attempts
-it opens and which file is changed, and sed commands for that file. One that changes nothing is
-an error: the defence has moved, and the file must follow it. Groups are of defences that do not
-stand in each other's way; each is one incremental build of a copy of the sources.
+it opens and which file is changed, and sed commands for that file. A command that changes nothing
+is an error: the defence has moved, and the file must be updated. A group has defences that do not
+interfere with each other; each group is one incremental build of a copy of the sources.
 """
 
 import collections
@@ -34,7 +34,7 @@ def run(*command, **options):
 
 
 def copy_sources():
-    """What is the same keeps its time, so that only what differs is built again."""
+    """Unchanged files keep their time stamps, so that only changes are rebuilt."""
     source = PLACE / "source"
     wanted = {str(path.relative_to(ROOT)) for path in ROOT.glob("meson*") if path.is_file()}
     for folder in [path for path in ROOT.iterdir() if path.name not in LEFT_OUT]:

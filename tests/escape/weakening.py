@@ -1,4 +1,4 @@
-"""The files of weaken/: what each changes, and whether it still fits the sources."""
+"""The files of weaken/: what each changes, and whether it still matches the sources."""
 
 import collections
 import pathlib
@@ -32,7 +32,7 @@ def read_all():
 
 
 def apply(one, source):
-    """Edits the files of this folder; a line for each command that found nothing."""
+    """Edits the files in this folder; returns a line for each command that matched nothing."""
     misfits = []
     for name, commands in one.edits.items():
         path = source / name

@@ -1,7 +1,7 @@
-"""What there is to steal and to break: a host with secrets, a boxd, and three boxes.
+"""The setup that attempts run in: a host with secrets, a boxd, and three boxes.
 
 Box `s` is where the attempts run; `n` is another box of the same tenant, `t` one of another tenant.
-Everything is below one temporary folder or dies with the process; `close` takes it all away.
+Everything is below one temporary folder or ends with the process; `close` removes it all.
 """
 
 import contextlib
@@ -47,7 +47,7 @@ def descendants(pid):
 
 
 class Host:
-    """The secrets of the host and who would tell them."""
+    """The secrets of the host, and the sockets that would tell them."""
 
     def __init__(self, owner):
         self.owner = owner
@@ -57,7 +57,7 @@ class Host:
         outside = self.make_folder("outside")
         self.secret_file = outside / "secret"
         self.secret_file.write_text(self.secret)
-        # Everyone may read and write it: only the walls of the box keep it.
+        # Everyone may read and write it: only the isolation of the box protects it.
         self.secret_file.chmod(0o666)
         self.name = "box-escape-" + secrets.token_hex(6)
         self.shm_key = secrets.randbits(30) | 1
@@ -112,7 +112,7 @@ class Host:
         libc.shmdt(ctypes.c_void_p(address))
 
     def _make_key(self):
-        """In a session keyring of our own, which boxd inherits and which dies with us."""
+        """In our own session keyring, which boxd inherits and which ends with us."""
         libc.syscall(250, 1, None)
         text = self.secret.encode()
         key = libc.syscall(248, b"user", self.name.encode(), text, len(text), ctypes.c_int(-3))
@@ -120,7 +120,7 @@ class Host:
             libc.syscall(250, 5, key, 0x3F3F3F3F)  # for everyone
 
     def check_alive(self):
-        """Whoever is silent because it is dead would be taken for a wall."""
+        """A server that is dead would be mistaken for a blocked one."""
         for address in (f"\0{self.name}", str(self.socket_file)):
             with socket.socket(socket.AF_UNIX) as sock:
                 sock.settimeout(5)
@@ -171,7 +171,7 @@ def host_addresses():
 
 
 def put_traps(folder, owner, root):
-    """What a careless host may have left in a folder that becomes a workspace."""
+    """Files that a careless host may have left in a folder that becomes a workspace."""
     for name, text, mode in (("of-the-owner", "for the box", 0o600), ("of-root", "root's", 0o600)):
         path = folder / name
         path.write_text(text)
@@ -192,13 +192,13 @@ def put_traps(folder, owner, root):
 
 
 def remove_segment(key):
-    """Of a box that shares this with the host, because a weakened boxd has made it."""
+    """The namespaces that a weakened box shares with the host."""
     number = libc.shmget(key, 0, 0)
     if number >= 0:
         libc.shmctl(number, 0, None)
 
 
-# Small enough to be reached by an attempt.
+# Small enough that an attempt can reach it.
 LIMITS = {"max_sessions": 24, "max_artifact_memory_mb": 48}
 
 
@@ -232,8 +232,8 @@ class World:
 
     def _start(self, programs, before, config):
         """`config` is the operator's `local` section."""
-        # Another name for /etc, in a mount namespace that nobody but boxd is in: whatever happens
-        # to this folder outside does not happen to /etc.
+        # Another name for /etc, in a mount namespace that only boxd is in: changes of this folder
+        # elsewhere do not affect /etc.
         self.bound = self.host.make_folder("bound")
         bind = f'mount --bind /etc {self.bound} && exec "$@"'
         before = [*before, "unshare", "-m", "sh", "-c", bind, "sh"]
@@ -302,12 +302,12 @@ class World:
         return {**facts, "pids": descendants(init), "first_id": outside, "id_count": count}
 
     def _end(self, name, context):
-        """boxd waits a while for a command before it ends it, when it stops itself."""
+        """When boxd stops, it waits a while for a command before it ends it."""
         with contextlib.suppress(Exception):  # of a weakened box nothing is sure
             self.client.call("box_delete_session", {"session_id": name}, context=context)
 
     def find_init(self, workspace):
-        """The PID 1, as the host counts, of the box with this workspace."""
+        """The host pid of PID 1 in the box with this workspace."""
         wanted = os.stat(workspace)
         for pid in descendants(self.boxd.pid):
             with contextlib.suppress(OSError):
@@ -354,7 +354,8 @@ class World:
         }
 
     def _run_inside(self, names):
-        """By stdout, in pieces that no limit of output cuts: a weakened box may not write files."""
+        """Copied over stdout, in pieces below the output limit: a weakened box may be unable to
+        write files."""
         facts = self.workspace / "facts.json"
         facts.write_text(json.dumps(self.facts()))
         facts.chmod(0o644)
@@ -364,7 +365,7 @@ class World:
         return answer, [tuple(json.loads(line)) for line in told if line.startswith("[")]
 
     def _run_alone(self, one):
-        """For what ends the whole command when it is refused: memory."""
+        """For attempts whose refusal ends the whole command: memory."""
         answer, rows = self._run_inside([one.name])
         end = (answer.get("data") or {}).get("end") or {}
         if not rows and end.get("reason") == "memory":
@@ -372,7 +373,7 @@ class World:
         return rows[0] if rows else (one.kind, one.name, "ERROR", json.dumps(answer)[:400])
 
     def attempt_inside(self, names=()):
-        """Runs attempts in the box, or all: a list of (class, name, verdict, how)."""
+        """Runs the named attempts in the box, or all: a list of (class, name, verdict, how)."""
         known = frame.attempts
         chosen = [known[name] for name in names or known]
         together = [one.name for one in chosen if not one.alone]

@@ -1,4 +1,4 @@
-/* What every harness has: its entry, and MUST for a property that holds for all inputs. */
+/* Shared by all harnesses: their entry point, and MUST for a property that holds for all inputs. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,6 +1,7 @@
-/* Uploaded ZIPs. What the check lets through keeps to every limit and leads nowhere; entries share
- * no byte and none is outside of the archive; and it is unpacked, or refused with a reason and
- * nothing written. The same bytes as an entry of an archive: what is counted keeps to the limits. */
+/* Uploaded ZIPs. What the check accepts keeps to every limit and leads nowhere outside; entries
+ * share no byte and none is outside of the archive; and it is either unpacked, or refused with a
+ * reason and nothing written. The same bytes as an archive inside an archive: what is counted keeps
+ * to the limits. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -52,11 +53,11 @@ static void check_zip(const struct box_zip *zip, const uint8_t *bytes, size_t si
 			MUST(strcmp(zip->entries[k].path, entry->path) != 0);
 		}
 	}
-	/* No byte counts twice. */
+	/* No byte is counted twice. */
 	MUST(packed <= size && total <= BOX_ARCHIVE_TOTAL_BYTES_MAX);
 }
 
-/* What lies there afterwards is what the check has told, and can be removed by its names. */
+/* The files on disk are those that the check reported, and can be removed by their names. */
 static void unpack(const struct box_zip *zip, struct box_err *err)
 {
 	char folder[] = "/dev/shm/box-fuzz-XXXXXX";

@@ -1,7 +1,7 @@
-/* JSON text -> messages of one connection -> the whole dispatcher and every handler, over a runtime
- * without a backend. A list is taken as messages one after the other. Every request gets exactly
- * one answer, well-formed, under the seq_id that it was sent with or -1, and at most the name in
- * front of an error looks like one. */
+/* JSON text as messages of one connection, through the whole dispatcher and every handler, over a
+ * runtime without a backend. A list is a sequence of messages. Every request gets exactly one
+ * answer, well-formed, with the seq_id it was sent with or -1, and only the name in front of an
+ * error looks like an error name. */
 #include <errno.h>
 
 #include "base/arena.h"
@@ -20,9 +20,9 @@
 struct world {
 	struct box_runtime *runtime;
 	struct box_peer *peer;
-	struct box_buf seq; /* what the answer must carry, as JSON */
+	struct box_buf seq; /* the seq_id that the answer must have, as JSON */
 	int answers;
-	struct box_skill_store_request *skills; /* asked, and not answered */
+	struct box_skill_store_request *skills; /* requested, and not answered */
 	unsigned skills_asked;
 	box_runtime_folder_done *folder_done;
 	void *folder_arg;
@@ -104,7 +104,7 @@ static int answered(void *connection, int codec, const struct box_value *answer)
 	MUST(seq.len == world->seq.len && memcmp(seq.bytes, world->seq.bytes, seq.len) == 0);
 	box_buf_free(&seq);
 
-	/* What goes out can be read back. */
+	/* Output can be read back. */
 	int r = box_json_encode(&whole, answer);
 	if (r == 0) {
 		struct box_arena *arena = box_arena_new();
@@ -134,7 +134,7 @@ static void expect_seq(struct world *world, const struct box_value *message)
 	MUST(box_json_encode(&world->seq, &expected) == 0);
 }
 
-/* With what a store might say, wrong or right. */
+/* With any answer that a store might give. */
 static void answer_skills(struct world *world)
 {
 	struct box_skill_store_request *ask = world->skills;
@@ -163,7 +163,7 @@ static void receive(struct world *world, const struct box_value *value)
 	bool request = box_envelope_classify(message, &why) == BOX_ENVELOPE_REQUEST;
 	expect_seq(world, message);
 	world->answers = 0;
-	/* A build may have a backend that needs a loop; here there is none. */
+	/* A build may have a backend that needs a loop; there is none here. */
 	world->runtime->session_rules.backend = NULL;
 	world->runtime->session_rules.backend_missing = "no backend here";
 	box_peer_receive(world->peer, arena, message, 0);

@@ -1,5 +1,5 @@
-/* SKILL.md of strangers: reading ends, fields have text or are refused, and what is written again reads
- * as the same fields. */
+/* Untrusted SKILL.md files: reading ends, fields have text or are refused, and what is written
+ * again reads as the same fields. */
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/err.h"
@@ -63,7 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	} else {
 		MUST(err.text[0] != '\0');
 	}
-	/* Whatever text it is, it can be somebody's description. */
+	/* Any text can be a description. */
 	struct box_str whole[3] = {box_str("name"), box_str(""), text};
 	check_again(arena, whole, &err);
 	box_arena_free(arena);

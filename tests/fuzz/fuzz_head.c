@@ -1,17 +1,18 @@
-/* Any bytes as a request head, then the decision over it: what must hold whatever they are. */
+/* Any bytes as a request head, then the gate's decision on it: properties that hold for all inputs.
+ */
 #include "tests/fuzz/common.h"
 #include "transport/gate.h"
 
 #define SECRET "correct-horse-battery-staple-0123456789"
-#define SHORT_HEAD 1024 /* up to here every prefix is tried, above it some: the cost is square */
+#define SHORT_HEAD 1024 /* below it every prefix is tried, above it some: the cost is quadratic */
 
 static const struct box_gate_policy policies[] = {
 	{.token = SECRET, .instance = "inst-1", .loopback_names_only = true},
 	{.token = SECRET},
 };
 
-/* Found by another road than the reader's: a line that starts with the name, in any case, and holds
- * nothing but the secret and white space behind the colon. */
+/* Found in another way than by the reader: a line that starts with the name, in any case, and has
+ * nothing but the secret and white space after the colon. */
 static bool has_token_line(const char *bytes, size_t len)
 {
 	static const char name[] = "\r\nx-langbot-box-control-token:";
@@ -107,7 +108,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct box_http_head part;
 	enum box_http_head_result result = box_http_head_parse(bytes, size, &head);
 	if (result != BOX_HTTP_HEAD_COMPLETE) {
-		/* A verdict once given stands: the shorter input was undecided or had the same. */
+		/* A verdict is final: every shorter input was undecided or had the same. */
 		enum box_http_head_result half = box_http_head_parse(bytes, size / 2, &part);
 		MUST(half == BOX_HTTP_HEAD_MORE || half == result);
 		MUST(result != BOX_HTTP_HEAD_MORE || size < BOX_HTTP_HEAD_BYTES_MAX);

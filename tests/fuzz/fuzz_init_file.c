@@ -1,5 +1,5 @@
-/* Any bytes as what is asked of the process that works on files, and as what it says: what must hold
- * of that which is let through. The first byte chooses the kind of request. */
+/* Any bytes as a request to the process that does file work, and as its answer: properties of those
+ * that are accepted. The first byte chooses the kind of request. */
 #include "protocol/init_file.h"
 #include "tests/fuzz/common.h"
 
@@ -89,7 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size == 0) {
 		return 0;
 	}
-	/* A copy of its own size: the smallest step past it is seen. */
+	/* A copy of exactly its size, so that a read past it is detected. */
 	size_t len = size - 1;
 	char *bytes = malloc(len > 0 ? len : 1);
 	MUST(bytes != NULL);

@@ -1,5 +1,5 @@
-/* Any bytes as a packet of box-init or to it: what must hold of those that are let through. Whoever
- * uses a packet relies on these, and on nothing else. */
+/* Any bytes as a packet of box-init or to it: properties of those that are accepted. The users of a
+ * packet rely on these properties only. */
 #include "protocol/init.h"
 #include "protocol/init_process.h"
 #include "tests/fuzz/common.h"
@@ -172,7 +172,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct box_init_header header = {0};
 	int request = box_init_check_request(data, size);
 	int answer = box_init_check_answer(data, size);
-	/* No packet is both. */
+	/* No packet is both a request and an answer. */
 	MUST(request < 0 || answer < 0);
 	if (request < 0 && answer < 0) {
 		return 0;
@@ -185,7 +185,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	} else {
 		check_answer(&header, bytes, size - sizeof(header));
 	}
-	/* A piece of a packet is none. */
+	/* A truncated packet is invalid. */
 	MUST(box_init_check_request(data, size - 1) < 0);
 	MUST(box_init_check_answer(data, size - 1) < 0);
 	return 0;

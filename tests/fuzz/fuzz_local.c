@@ -1,7 +1,7 @@
-/* A hostile box-init against box-rpc's native backend, with commands of all kinds under way. The
- * bytes are a script: packets as init would send them, right or wrong, and between them what a
- * client and boxd do. Whatever comes, each command and each input is told once, output keeps to its
- * credit, what goes out is well-formed, and in the end nothing is left. */
+/* A hostile box-init against the local backend, with commands of all kinds under way. The bytes are
+ * a script: packets of box-init, right or wrong, mixed with actions of a client and of boxd. In
+ * every case each command and each input ends once, output keeps to its credit, what is sent is
+ * well-formed, and in the end nothing is left. */
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -24,7 +24,7 @@
 #define TURNS_MAX 1000
 
 struct command {
-	struct box_backend_op *op; /* NULL: over, or cancelled */
+	struct box_backend_op *op; /* NULL: ended, or cancelled */
 	bool live;
 	bool cancelled;
 	int told;
@@ -32,7 +32,7 @@ struct command {
 };
 
 struct given {
-	char *bytes; /* ours until told or forgotten */
+	char *bytes; /* ours until reported or forgotten */
 	struct command *command;
 	int told;
 	bool forgotten;
@@ -47,11 +47,11 @@ static struct {
 	uv_loop_t loop;
 	struct box_local *local;
 	struct box_backend_box *box;
-	int guest; /* -1: init is gone */
+	int init; /* -1: init is gone */
 	int memory;
 	box_local_make_done *made;
 	void *make;
-	bool ended; /* boxd was asked to */
+	bool ended; /* boxd was asked to end it */
 	int lost;
 	int destroyed;
 	struct pending mounts[MOUNTS_MAX];
@@ -288,12 +288,12 @@ static void ask_of(struct script *script, uint8_t what)
 
 static void send_packet(const void *packet, size_t size)
 {
-	if (play.guest >= 0) {
-		(void)send(play.guest, packet, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (play.init >= 0) {
+		(void)send(play.init, packet, size, MSG_DONTWAIT | MSG_NOSIGNAL);
 	}
 }
 
-/* Well-formed as far as its size goes. */
+/* Well-formed in its size. */
 static void send_formed(struct script *script)
 {
 	static struct {
@@ -344,18 +344,18 @@ static void send_raw(struct script *script)
 {
 	uint8_t packet[255];
 	size_t size = next_bytes(script, packet, next(script));
-	if (size > 0) { /* an empty one is no packet but looks like the end */
+	if (size > 0) { /* an empty packet looks like the end of the connection */
 		send_packet(packet, size);
 	}
 }
 
-/* What box-rpc sent must always be good. */
+/* What box-rpc sent must always be valid. */
 static void read_requests(void)
 {
 	static _Alignas(8) char packet[BOX_INIT_PACKET_MAX];
 	ssize_t got;
-	while (play.guest >= 0 &&
-		(got = recv(play.guest, packet, sizeof(packet), MSG_DONTWAIT | MSG_TRUNC)) > 0) {
+	while (play.init >= 0 &&
+		(got = recv(play.init, packet, sizeof(packet), MSG_DONTWAIT | MSG_TRUNC)) > 0) {
 		MUST((size_t)got <= sizeof(packet));
 		MUST(box_init_check_request(packet, (size_t)got) == 0);
 	}
@@ -368,9 +368,9 @@ static void turn(void)
 
 static void hang_up(void)
 {
-	if (play.guest >= 0) {
-		(void)close(play.guest);
-		play.guest = -1;
+	if (play.init >= 0) {
+		(void)close(play.init);
+		play.init = -1;
 	}
 }
 
@@ -387,7 +387,7 @@ static void set_up(bool adopted)
 	MUST(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
 	play.memory = memfd_create("fuzz-memory", MFD_CLOEXEC);
 	MUST(play.memory >= 0 && write(play.memory, "oom_kill 0\n", 11) == 11);
-	play.guest = ends[1];
+	play.init = ends[1];
 	play.local = box_local_new(&play.loop, &support, &boxd, NULL);
 	int memory = another_memory();
 	if (adopted) {

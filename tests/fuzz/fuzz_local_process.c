@@ -1,7 +1,7 @@
-/* A hostile box-init against managed processes of the native backend. The bytes are a script: packets
- * as init would send them, right or wrong, and between them what readers do. Whatever comes, output
- * follows within its window and, but for what a log skips, without a gap; nothing is told of what was
- * dropped, and what goes out is well-formed. */
+/* A hostile box-init against managed processes of the local backend. The bytes are a script:
+ * packets of box-init, right or wrong, mixed with actions of readers. In every case output arrives
+ * within its window and, except for what a log skips, without a gap; nothing is reported about
+ * dropped processes, and what is sent is well-formed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -24,7 +24,7 @@ struct process {
 	bool there;
 	bool over;
 	bool has_log;
-	uint64_t next; /* output that must come, once it was followed */
+	uint64_t next; /* expected next output offset, once it was followed */
 	uint64_t until;
 	uint64_t fed;
 	uint64_t taken;
@@ -40,12 +40,12 @@ static struct {
 	uv_loop_t loop;
 	struct box_local *local;
 	struct box_backend_box *box;
-	int guest;
+	int init;
 	box_local_make_done *made;
 	void *make;
 	int destroyed;
 	struct process processes[PROCESSES];
-	struct grouping groupings[GROUPINGS]; /* that boxd was asked and has not answered */
+	struct grouping groupings[GROUPINGS]; /* requests to boxd without an answer */
 	unsigned groups;
 	unsigned answered;
 } play;
@@ -64,7 +64,7 @@ static uint8_t next(struct script *script)
 	return *script->at++;
 }
 
-/* A number of any size, small ones more often. */
+/* A number of any size, mostly small. */
 static uint64_t number(struct script *script)
 {
 	uint64_t base = next(script);
@@ -111,7 +111,7 @@ static const struct box_local_boxd boxd = {
 	.close_cgroup = boxd_close_cgroup,
 };
 
-/* boxd answers the question that has waited longest. */
+/* boxd answers the oldest request. */
 static void answer_cgroup(uint8_t how)
 {
 	struct grouping *grouping = &play.groupings[play.answered % GROUPINGS];
@@ -241,7 +241,7 @@ static void ask(struct script *script)
 			0, number(script), number(script), 1 << 20};
 		follow.from = what & 0x10 ? BOX_BACKEND_PROCESS_CONTINUE : follow.from;
 		process->next = what & 0x10 ? process->next : follow.from;
-		/* What a log moved is not taken back by who goes on. */
+		/* A skip of the log is not undone by a reader that continues. */
 		bool keeps = process->has_log && what & 0x10 && process->until > follow.until;
 		process->until = keeps ? process->until : follow.until;
 		kept->follow(play.box, id, &follow);
@@ -302,14 +302,14 @@ static void send_packet(struct script *script)
 	}
 	packet.header = (struct box_init_header){
 		.size = (uint32_t)(sizeof(packet.header) + size), .kind = kind, .id = id};
-	(void)send(play.guest, &packet, packet.header.size, MSG_DONTWAIT | MSG_NOSIGNAL);
+	(void)send(play.init, &packet, packet.header.size, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 static void read_requests(void)
 {
 	static _Alignas(8) char packet[BOX_INIT_PACKET_MAX];
 	ssize_t got;
-	while ((got = recv(play.guest, packet, sizeof(packet), MSG_DONTWAIT | MSG_TRUNC)) > 0) {
+	while ((got = recv(play.init, packet, sizeof(packet), MSG_DONTWAIT | MSG_TRUNC)) > 0) {
 		MUST((size_t)got <= sizeof(packet));
 		MUST(box_init_check_request(packet, (size_t)got) == 0);
 	}
@@ -326,7 +326,7 @@ static void set_up(void)
 	MUST(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
 	int memory = memfd_create("fuzz-memory", MFD_CLOEXEC);
 	MUST(memory >= 0 && write(memory, "oom_kill 0\n", 11) == 11);
-	play.guest = ends[1];
+	play.init = ends[1];
 	play.local = box_local_new(&play.loop, &support, &boxd, NULL);
 	(void)ops()->make(box_local_native_backend(play.local), "b", &spec, on_made, NULL);
 	play.made(play.make, 7, ends[0], memory, 0, NULL);
@@ -346,7 +346,7 @@ static void tear_down(void)
 	}
 	MUST(play.destroyed == 1 && uv_loop_close(&play.loop) == 0);
 	box_local_free(play.local);
-	(void)close(play.guest);
+	(void)close(play.init);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,6 +1,5 @@
-/* msgpack: the scan gives one verdict however the bytes are cut, what it calls whole msgpack-c
- * builds, and what is decoded and encoded decodes again to the same.
- */
+/* msgpack: the scan gives the same verdict wherever the bytes are split, msgpack-c builds what it
+ * calls whole, and what is decoded and encoded decodes again to the same tree. */
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/limits.h"
@@ -8,7 +7,7 @@
 #include "codec/msgpack_scan.h"
 #include "tests/fuzz/common.h"
 
-/* Returns the verdict and, when it is none of the errors, how many bytes belong to the value. */
+/* Returns the verdict and, unless it is an error, how many bytes belong to the value. */
 static int scan(const char *bytes, size_t len, size_t step, size_t *ret_used)
 {
 	struct box_msgpack_scan state;
@@ -57,7 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		size_t used;
 		MUST(scan(bytes, size, step, &used) == whole && used == whole_used);
 	}
-	/* Also what the scan refuses goes through decode, which must refuse it too. */
+	/* Input that the scan refuses is also decoded, which must refuse it, too. */
 	round_trip(bytes, whole == 1 ? whole_used : size);
 	return 0;
 }

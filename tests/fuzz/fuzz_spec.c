@@ -1,5 +1,5 @@
-/* JSON text -> box spec, process spec and configuration: no crash, and what is accepted keeps the
- * rules that the rest of the runtime relies on. */
+/* JSON text as a box spec, a process spec and a configuration: no crash, and what is accepted keeps
+ * the rules that the rest of the runtime relies on. */
 #include <errno.h>
 #include <math.h>
 
@@ -16,7 +16,7 @@ static void check_refusal(int result, const struct box_err *err, const char *mod
 	MUST(result == -EINVAL && err->code == BOX_ERR_VALIDATION);
 	MUST(strncmp(err->text, "1 validation error for ", 23) == 0);
 	MUST(strncmp(err->text + 23, model, strlen(model)) == 0);
-	/* Nothing in it may read as the name of another error. */
+	/* Nothing in it may look like another error's name. */
 	MUST(strstr(err->text, "Error:") == NULL);
 	MUST(strlen(err->text) < 512);
 }
@@ -28,7 +28,7 @@ static void check_env(const struct box_env *env, size_t count)
 	}
 }
 
-/* boxd takes it, and what is shown of it means the same. */
+/* boxd accepts it, and its text form means the same. */
 static void check_egress(struct box_arena *arena, const struct box_spec *spec)
 {
 	struct box_err err = {0};
@@ -88,7 +88,7 @@ static void check_process(struct box_arena *arena, const struct box_value *value
 	check_env(spec.env, spec.env_count);
 }
 
-/* Whatever the names: a client is not refused for them, and what is told has bounds. */
+/* Unknown names never refuse a client, and the messages about them are limited. */
 static void check_names(struct box_arena *arena, const struct box_value *value)
 {
 	struct box_config_findings found[3] = {0};
@@ -118,7 +118,7 @@ static void check_config(struct box_arena *arena, const struct box_value *value)
 	int result = box_config_merge(first, value, BOX_CONFIG_CLIENT, "/w", &second, &err);
 	MUST(result == 0 || (result == -EINVAL && err.code == BOX_ERR_VALUE && !second));
 	if (result == 0) {
-		/* What was accepted once is accepted again and means the same. */
+		/* What was accepted once is accepted again, with the same meaning. */
 		MUST(box_config_merge(second, &nothing, BOX_CONFIG_CLIENT, "/w", &third, &err) ==
 			0);
 		MUST(memcmp(&second->limits, &third->limits, sizeof(third->limits)) == 0);

@@ -1,5 +1,6 @@
-/* Bytes as a predecessor's state file -> replay. Whatever is in it, the runtime lives on: its
- * status can be told, its own dump can be written, and who takes that in is the same runtime. */
+/* Bytes as a predecessor's state file, then replay. Whatever it contains, the runtime stays usable:
+ * its status can be read, its own dump can be written, and a successor that reads the dump is the
+ * same. */
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -21,7 +22,7 @@ static void host_folder(void *host, const char *path, enum box_runtime_folder_mo
 	(void)wish;
 	(void)done;
 	(void)arg;
-	abort(); /* taking in makes nothing */
+	abort(); /* a replay makes nothing */
 }
 
 static uint64_t host_resident_bytes(void *host)
@@ -34,7 +35,7 @@ static void host_record(void *host, const struct box_value *change)
 {
 	(void)host;
 	(void)change;
-	abort(); /* nor is it news */
+	abort(); /* a replay records nothing */
 }
 
 static const struct box_runtime_host host_ops = {
@@ -52,7 +53,7 @@ static struct box_runtime *runtime_from(const void *bytes, size_t size)
 	int fd = memfd_create("fuzz-state", MFD_CLOEXEC);
 	MUST(fd >= 0 && write(fd, bytes, size) == (ssize_t)size);
 	box_saved_state_replay(runtime, fd);
-	MUST(close(fd) < 0); /* it was the callee's */
+	MUST(close(fd) < 0); /* the callee had to close it */
 	return runtime;
 }
 
@@ -71,7 +72,7 @@ static void put_status(const struct box_runtime *runtime, struct box_buf *out)
 	box_arena_free(arena);
 }
 
-static size_t fence_count(const struct box_runtime *runtime)
+static size_t generation_count(const struct box_runtime *runtime)
 {
 	uint64_t position = 0;
 	struct box_context context;
@@ -97,7 +98,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	MUST(before.len == after.len && memcmp(before.bytes, after.bytes, before.len) == 0);
 	MUST(!runtime->instance == !next->instance);
 	MUST(!next->instance || strcmp(runtime->instance, next->instance) == 0);
-	MUST(fence_count(next) == fence_count(runtime));
+	MUST(generation_count(next) == generation_count(runtime));
 	box_runtime_free(runtime);
 	box_runtime_free(next);
 	box_buf_free(&dump);

@@ -1,15 +1,15 @@
-/* The stdio framer: however the stream is cut, the same messages come out, none lost, none twice.
+/* The stdio framer: wherever the stream is split, the same messages come out, none lost, none
+ * twice.
  *
- * Input: a byte n, n bytes that say how long the pieces are (used in a circle), then the stream.
- * What came out as messages is also framed and read back.
- */
+ * Input: a byte n, n bytes with the lengths of the pieces (used in a cycle), then the stream. The
+ * messages that came out are also framed and read back. */
 #include "base/buf.h"
 #include "base/limits.h"
 #include "codec/json.h"
 #include "codec/stdio_framer.h"
 #include "tests/fuzz/common.h"
 
-/* Writes down all that comes out: a letter for each result, messages with their content. */
+/* Records everything that comes out: a letter for each result, messages with their content. */
 static bool drain(struct box_stdio_framer *framer, struct box_buf *record)
 {
 	for (;;) {
@@ -57,7 +57,7 @@ static void feed(const uint8_t *stream, size_t len, const uint8_t *pieces, size_
 	box_stdio_framer_free(framer);
 }
 
-/* The stream as one message's text, where it is JSON, goes out in lines and comes back. */
+/* If the stream is JSON, it is framed as one message's text and read back. */
 static void frame_and_back(const uint8_t *stream, size_t len)
 {
 	struct box_arena *arena = box_arena_new();

@@ -1,5 +1,5 @@
-/* Archives of boxes. However they are cut, the reader tells the same; what it tells keeps to its own
- * rules; and what box_tar_check_name lets through stays below a folder. */
+/* Archives from boxes. Wherever they are split, the reader reports the same; what it reports keeps
+ * to its own rules; and what box_tar_check_name accepts stays below a folder. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +34,7 @@ static void check_path(struct box_str path)
 	}
 }
 
-/* What was told, without how it was cut; and how long that is. */
+/* What was reported, independent of the split, and its length. */
 static size_t run(const char *bytes, size_t len, size_t step, char *story)
 {
 	struct box_tar_reader reader;

@@ -1,5 +1,5 @@
-/* Any bytes as a client's WebSocket stream: the verdict is the same however they are cut, and what
- * is passed on is nothing but good frames. */
+/* Any bytes as a client's WebSocket stream: the verdict is the same wherever they are split, and
+ * only valid frames are passed on. */
 #include "tests/fuzz/common.h"
 #include "transport/ws.h"
 #include "transport/ws_frames.h"
@@ -30,7 +30,7 @@ static void check_same(const struct verdict *whole, const struct verdict *cut)
 {
 	MUST(whole->why == cut->why && (!whole->why || whole->code == cut->code));
 	MUST(whole->frames.passed == cut->frames.passed);
-	/* In pieces the beginning of a frame has gone on before its fault was seen. */
+	/* With pieces, the start of a frame was passed on before its fault was seen. */
 	MUST(cut->good >= whole->good);
 }
 

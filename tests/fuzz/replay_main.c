@@ -1,6 +1,5 @@
 /* Runs a fuzz harness over saved inputs, for builds without libFuzzer: each argument is a file or a
- * folder of files. Prints how many were run; none at all is a failure.
- */
+ * folder of files. Prints how many were run; none at all is a failure. */
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
@@ -17,7 +16,7 @@ static int run_file(const char *path)
 		(void)fprintf(stderr, "%s: %s\n", path, strerror(errno));
 		exit(1);
 	}
-	/* Exactly as many bytes as there are, so that a sanitizer sees a read behind them. */
+	/* Exactly its size, so that a sanitizer detects a read past it. */
 	size_t size = (size_t)st.st_size;
 	uint8_t *data = malloc(size ? size : 1);
 	if (!data || fread(data, 1, size, file) != size) {

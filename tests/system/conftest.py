@@ -1,4 +1,4 @@
-"""Rules for all system tests: the marks, a time limit for every test, shared fixtures."""
+"""Shared by all system tests: marks, a time limit for every test, fixtures."""
 
 import os
 import pathlib
@@ -19,7 +19,7 @@ MICROVM_SECONDS = 300  # where there is a KVM at all, it is often slow
 
 
 def pytest_configure(config):
-    # Who starts the tests in the background may ignore these, and all that they start would too.
+    # A background job of a shell may ignore these signals, and its children would inherit that.
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
@@ -39,7 +39,8 @@ def pytest_collection_modifyitems(items):
             if not os.environ.get("BOX_MICROVM"):
                 item.add_marker(pytest.mark.skip(reason="needs a KVM: `make test-vm` runs it"))
         elif not item.get_closest_marker("timeout"):
-            # The first test of a flow waits for all of its steps, the last for those of all flows.
+            # The first test of a flow waits for all of its steps, the last one for those of all
+            # flows.
             waits = "flow" in item.fixturenames
             seconds = nativelib.FLOW_SECONDS + 50 if waits else TIMEOUT_SECONDS
             item.add_marker(pytest.mark.timeout(seconds))
@@ -52,7 +53,7 @@ def carrier(request):
 
 @pytest.fixture
 def dial(carrier, tmp_path):
-    """dial(**options) starts a boxd in a folder of its own and gives a client of it."""
+    """dial(**options) starts a boxd in a folder of its own and returns a client of it."""
     opened = []
 
     def start(**options):
@@ -69,13 +70,13 @@ def dial(carrier, tmp_path):
 
 @pytest.fixture
 def client(dial):
-    """A client, on each carrier, of a boxd that nobody has configured."""
+    """A client, over each transport, of a boxd without configuration."""
     return dial()
 
 
 @pytest.fixture
 def box(dial):
-    """A client, on each carrier, of a boxd with the fake backend."""
+    """A client, over each transport, of a boxd with the fake backend."""
     return dial().init()
 
 
@@ -118,7 +119,7 @@ def fast(tmp_path):
 
 @pytest.fixture(scope="module")
 def nothing_left():
-    """No process, mount, cgroup or folder stays behind the module."""
+    """After the module no process, mount, cgroup or folder is left."""
     with nativelib.nothing_left():
         yield
 
@@ -139,7 +140,8 @@ def native(place):
 
 @pytest.fixture
 def note():
-    """A boxd that is lied to about this host leaves no word behind that another would believe."""
+    """Restores the file with the result of boxd's probe of this host: a boxd that a test deceives
+    about the host must not leave a wrong one for others."""
     folder = pathlib.Path("/run/box")
     path = folder / "machine"
     made = not folder.exists()
@@ -155,18 +157,18 @@ def note():
 
 
 @pytest.fixture
-def keeper_folder(tmp_path):
-    """boxd beside the double of box-rpc."""
+def programs(tmp_path):
+    """boxd beside the fake box-rpc."""
     return fakerpclib.make_folder(tmp_path / "bin")
 
 
 @pytest.fixture
-def start_keeper(keeper_folder):
-    """start_keeper(*args, **options) starts that boxd."""
+def start_boxd(programs):
+    """start_boxd(*args, **options) starts that boxd."""
     started = []
 
     def start(*args, **options):
-        started.append(fakerpclib.Keeper(*args, programs=keeper_folder, **options))
+        started.append(fakerpclib.FakeRpcBoxd(*args, programs=programs, **options))
         return started[-1]
 
     yield start

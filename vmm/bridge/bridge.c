@@ -406,10 +406,11 @@ static int send_answers(void)
 	for (;;) {
 		struct box_init_header header;
 		int r = box_forward_is_whole(&state.from_guest, &header);
-		state.answer_waits = r > 0;
 		if (r <= 0) {
+			state.answer_waits = false;
 			return r;
 		}
+		state.answer_waits = true;
 		if (header.kind == BOX_MICROVM_TIME) {
 			take_time();
 			continue;

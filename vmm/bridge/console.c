@@ -1,5 +1,5 @@
-/* Owns a ring of console output. A guest can write any bytes, and people read them in a terminal, so only printable text
- * may get out. Pure. Called by bridge.c and microvm_end.c. */
+/* Owns a ring of console output. A guest can write any bytes, and people read them in a terminal, so only
+ * printable text may get out. Pure. Called by bridge.c and microvm_end.c. */
 #include "vmm/bridge/console.h"
 
 #include <stdbool.h>
@@ -40,7 +40,7 @@ static char printable(char byte)
 }
 
 /* Copies all that is kept, in order. Returns its length. */
-static size_t unroll(const struct box_console *console, char *text)
+static size_t copy_ring(const struct box_console *console, char *text)
 {
 	bool wrapped = console->total > sizeof(console->bytes);
 	uint64_t from = wrapped ? console->total - sizeof(console->bytes) : 0;
@@ -57,7 +57,7 @@ static size_t unroll(const struct box_console *console, char *text)
 void box_console_text(const struct box_console *console, char *text, size_t size)
 {
 	char all[sizeof(console->bytes)];
-	size_t len = unroll(console, all);
+	size_t len = copy_ring(console, all);
 	bool cut = console->total > sizeof(console->bytes);
 	while (len > 0 && all[len - 1] == '\n') {
 		len--;

@@ -1,5 +1,5 @@
-/* Owns the messages for each way in which a microVM can end. The guest's kernel prints on its console why it stopped, which
- * is what people need to see. Called by bridge.c. */
+/* Owns the messages for each way in which a microVM can end. The guest's kernel prints on its console why it
+ * stopped, which is what people need to see. Called by bridge.c. */
 #include "vmm/bridge/microvm_end.h"
 
 #include <errno.h>

@@ -1,4 +1,6 @@
-"""Asks ADDRESS:PORT by tcp or udp and tells what came: ask.py KIND TARGET..., a map as JSON."""
+"""Sends a request to ADDRESS:PORT by tcp or udp and prints the result: ask.py KIND TARGET..., a map
+as JSON.
+"""
 
 import errno
 import json

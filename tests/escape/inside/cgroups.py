@@ -31,7 +31,7 @@ in_sys("allow-devices", "devices.allow", b"a *:* rwm")
 
 @attempt("cgroups", "see-the-hosts-cgroups")
 def _(facts):
-    """In a namespace of its own a box sees itself as the root."""
+    """In a cgroup namespace of its own, a box sees itself as the root."""
     with open("/proc/self/cgroup") as file:
         lines = file.read().splitlines()
     paths = {
@@ -100,7 +100,7 @@ def _(facts):
 
 @attempt("cgroups", "more-memory-by-memfd", killed_by=(signal.SIGKILL,), alone=True)
 def _(facts):
-    """Memory of files that are nowhere counts too."""
+    """Memory of files without a name counts, too."""
     fd = os.memfd_create("big")
     piece = b"\1" * MIB
     for _ in range(facts["memory_mb"] * 3 // 2):
@@ -127,7 +127,7 @@ def _(facts):
 
 
 def fill(folder, most):
-    """Writes until it is full, and takes it away again. The bytes that found room."""
+    """Writes until it is full, then removes the file. Returns the bytes written."""
     path, written, piece = f"{folder}/fill", 0, b"\1" * MIB
     try:
         with open(path, "wb", buffering=0) as file:

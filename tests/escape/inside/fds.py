@@ -1,15 +1,15 @@
-"""Attempts with what a command is given: open files, environment, working folder, limits."""
+"""Attempts with what a command inherits: open files, environment, working folder, limits."""
 
 import errno
 import os
 import resource
 
-from frame import attempt, blocked, call, doing, escaped, first_escape, knock, name_of
+from frame import attempt, blocked, call, doing, escaped, first_escape, try_call, name_of
 
 
 @attempt("fds", "inherited-3-to-1023")
 def _(facts):
-    """What the command was started with, listed before anything else."""
+    """The fds that the command was started with, listed before anything else."""
     strange = [fd for fd in facts["fds"] if fd not in ("0", "1", "2")]
     return escaped(strange) if strange else blocked("0, 1, 2 only")
 
@@ -26,7 +26,8 @@ def _(facts):
 
 @attempt("fds", "reopen-standard-fds-for-the-other-direction")
 def _(facts):
-    """The other end of the pipe is read by init. Not stdout: what is told there would be lost."""
+    """The other end of the pipe is read by box-init. Not stdout, because text in there would be
+    lost."""
     try:
         text = os.read(os.open("/proc/self/fd/2", os.O_RDONLY | os.O_NONBLOCK), 4096)
     except OSError as error:
@@ -36,7 +37,7 @@ def _(facts):
 
 @attempt("fds", "reopen-by-proc-self-fd")
 def _(facts):
-    """No fd of ours leads above the box: every one is tried as a folder."""
+    """None of our fds leads above the box: each is tried as a folder."""
     results = []
     for name in os.listdir("/proc/self/fd"):
         for way in ("..", "../../../.."):
@@ -57,7 +58,7 @@ def _(facts):
         if fd < 0:
             results.append(blocked(name_of(number)))
             continue
-        results += [knock("pidfd_getfd", fd, other, 0) for other in range(8)]
+        results += [try_call("pidfd_getfd", fd, other, 0) for other in range(8)]
     return first_escape(results)
 
 
@@ -76,7 +77,7 @@ def _(facts):
 
 @attempt("fds", "environment-of-the-shell")
 def _(facts):
-    """The shell that runs the command has it too, and is of the same uid."""
+    """The shell that runs the command has it, too, with the same uid."""
     with open(f"/proc/{os.getppid()}/environ", "rb") as file:
         text = file.read()
     told = facts["secret"].encode() in text or b"LANGBOT_BOX" in text
@@ -94,7 +95,7 @@ def _(facts):
 
 @attempt("fds", "limits-of-the-parent")
 def _(facts):
-    """Of our own shell: limits may go down, never up."""
+    """Limits of our own shell can be lowered, never raised."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     limits = (hard + 1, hard + 1)
     return doing(
@@ -111,7 +112,7 @@ def _(facts):
 
 @attempt("fds", "pass-fds-to-the-host")
 def _(facts):
-    """Sockets that cross the wall do not exist: nobody listens for them."""
+    """There are no abstract sockets across namespaces: nobody listens on them."""
     import socket
 
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

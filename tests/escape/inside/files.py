@@ -1,4 +1,6 @@
-"""Attempts on files: of the host, out of the workspace, the system's folders, device files."""
+"""Attempts on files: those of the host, outside of the workspace, the system's folders, device
+files.
+"""
 
 import errno
 import os
@@ -113,7 +115,7 @@ def _(facts):
 
 @attempt("files", "read-private-keys")
 def _(facts):
-    """Nothing that only root may read is in the box's own /etc."""
+    """The box's own /etc has nothing that only root may read."""
     found = []
     for folder, _, names in os.walk("/etc"):
         for name in names:

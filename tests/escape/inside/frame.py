@@ -1,8 +1,8 @@
-"""The frame of the attempts that run inside a box: what one is, how it is run, what it may say.
+"""The framework of the attempts that run inside a box: how one is declared, run and judged.
 
-An attempt is a function that returns escaped(proof) or blocked(how). Whatever else happens in it is
-an ERROR, which is a fault of the suite: never a success of the box. Each runs in a process of its
-own, so that none can spoil the next. Nothing but the standard library is used.
+An attempt is a function that returns escaped(proof) or blocked(how). Any other outcome is an ERROR,
+which is a fault of the suite and never counts as blocked. Each attempt runs in a process of its
+own, so that it cannot disturb the next. Uses the standard library only.
 """
 
 import ctypes
@@ -43,7 +43,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Attempt:
-    """`killed_by`: signals whose coming is the refusal. `alone`: its refusal ends the command."""
+    """`killed_by`: signals that count as a refusal. `alone`: a refusal ends the whole command."""
 
     def __init__(self, kind, name, function, killed_by, alone):
         self.kind = kind
@@ -57,7 +57,7 @@ attempts = {}  # by name
 
 
 def attempt(kind, name, killed_by=(), alone=False):
-    """Puts a function into the list."""
+    """Registers a function."""
 
     def put(function):
         assert name not in attempts, name
@@ -80,7 +80,7 @@ def name_of(number):
 
 
 def call(name, *arguments):
-    """A system call by its name: (result, errno). Bytes and buffers are passed by address."""
+    """A system call by name: (result, errno). Bytes and buffers are passed by address."""
     number = name if isinstance(name, int) else NUMBERS[name]
     passed = []
     for argument in arguments:
@@ -101,8 +101,9 @@ def call(name, *arguments):
 REFUSALS = (errno.EPERM, errno.ENOSYS)
 
 
-def knock(name, *arguments, refusals=REFUSALS):
-    """A call whose arguments would do: that it works is the proof, and only `refusals` refuse."""
+def try_call(name, *arguments, refusals=REFUSALS):
+    """A call with valid arguments: success is the proof, and only the errors in `refusals` count as
+    refused."""
     result, number = call(name, *arguments)
     if result >= 0:
         return escaped(f"{name} gave {result}")
@@ -115,7 +116,7 @@ FILE_REFUSALS = (errno.EACCES, errno.EPERM, errno.ENOENT, errno.EROFS, errno.ENO
 
 
 def reading(path, wanted=None, refusals=FILE_REFUSALS, size=1 << 16):
-    """Reads a file: an escape when there is something in it (`wanted`, if given)."""
+    """Reads a file: an escape if it has contents (`wanted`, if given)."""
     try:
         with open(path, "rb", buffering=0) as file:
             text = file.read(size) or b""
@@ -129,7 +130,7 @@ def reading(path, wanted=None, refusals=FILE_REFUSALS, size=1 << 16):
 
 
 def writing(path, text, refusals=FILE_REFUSALS, flags=0):
-    """Writes to a file that must not be written to."""
+    """Writes to a file that must not be writable."""
     try:
         fd = os.open(path, os.O_WRONLY | flags)
         try:
@@ -144,7 +145,7 @@ def writing(path, text, refusals=FILE_REFUSALS, flags=0):
 
 
 def doing(action, *arguments, refusals=FILE_REFUSALS, proof=None, **members):
-    """Any function of Python's that raises OSError when it is refused."""
+    """Any Python function that raises OSError when it is refused."""
     try:
         result = action(*arguments, **members)
     except OSError as error:
@@ -155,7 +156,7 @@ def doing(action, *arguments, refusals=FILE_REFUSALS, proof=None, **members):
 
 
 def first_escape(results):
-    """Of several tries of one attempt: the first that came through, or how they were refused."""
+    """Several tries of one attempt: the first that succeeded, or how they were refused."""
     hows = []
     for verdict, how in results:
         if verdict == "ESCAPED":
@@ -211,12 +212,12 @@ def run_one(function, facts, signals):
 
 
 def inherited_fds():
-    """What we were started with; the fd that lists them is gone when it is asked for."""
+    """The fds we were started with; the fd of the listing itself is closed when it is checked."""
     return [fd for fd in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{fd}")]
 
 
 def main(arguments):
-    """FACTS NAME...: a file, and which attempts. A line of JSON for each."""
+    """FACTS NAME...: a file, and the attempts to run. A line of JSON for each."""
     fds = inherited_fds()
     with open(arguments[0]) as file:
         facts = {**json.load(file), "fds": fds}

@@ -6,7 +6,7 @@ import os
 import struct
 import subprocess
 
-from frame import attempt, blocked, call, doing, escaped, first_escape, knock, name_of
+from frame import attempt, blocked, call, doing, escaped, first_escape, try_call, name_of
 
 OTHERS = (0, 1, 999, 1001, 65534)
 REFUSED = (errno.EPERM, errno.EINVAL)
@@ -42,7 +42,7 @@ def _(facts):
 
 @attempt("ids", "setfsuid")
 def _(facts):
-    """It says what was; what is afterwards shows whether it was changed."""
+    """The call returns the old value; reading it again shows whether it changed."""
     call("setfsuid", 0)
     now, number = call("setfsuid", -1)
     if number == errno.ENOSYS:
@@ -69,19 +69,19 @@ def _(facts):
     header = ctypes.create_string_buffer(struct.pack("Ii", 0x20080522, 0))
     full = ctypes.create_string_buffer(struct.pack("6I", *[0xFFFFFFFF] * 6))
     inherit = ctypes.create_string_buffer(struct.pack("6I", 0, 0, 0xFFFFFFFF, 0, 0, 0xFFFFFFFF))
-    return first_escape([knock("capset", header, full), knock("capset", header, inherit)])
+    return first_escape([try_call("capset", header, full), try_call("capset", header, inherit)])
 
 
 @attempt("ids", "ambient-capabilities")
 def _(facts):
-    return first_escape(knock("prctl", 47, 2, number, 0, 0) for number in (6, 7, 12, 21))
+    return first_escape(try_call("prctl", 47, 2, number, 0, 0) for number in (6, 7, 12, 21))
 
 
 @attempt("ids", "secure-bits")
 def _(facts):
     refusals = (errno.EPERM, errno.EINVAL)
     return first_escape(
-        knock("prctl", 28, bits, 0, 0, 0, refusals=refusals) for bits in (0, 1 << 4)
+        try_call("prctl", 28, bits, 0, 0, 0, refusals=refusals) for bits in (0, 1 << 4)
     )
 
 
@@ -90,24 +90,25 @@ def _(facts):
     value, _ = call("prctl", 39, 0, 0, 0, 0)
     if value != 1:
         return escaped("it is not set")
-    return knock("prctl", 38, 0, 0, 0, 0, refusals=(errno.EINVAL,))
+    return try_call("prctl", 38, 0, 0, 0, 0, refusals=(errno.EINVAL,))
 
 
 @attempt("ids", "weaker-filter")
 def _(facts):
-    """A second filter that allows all is refused, and would not undo the first."""
+    """A second filter that allows everything is refused, and would not undo the first."""
     with open("/proc/self/status") as file:
         assert "Seccomp:\t2" in file.read()
     code = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0x7FFF0000))
     program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", 1, ctypes.addressof(code)))
     result, number = call("prctl", 22, 2, program, 0, 0)
     assert result == 0 or number == errno.EINVAL, name_of(number)
-    return knock("unshare", 0x10000000)
+    return try_call("unshare", 0x10000000)
 
 
 @attempt("ids", "speculation-back-on")
 def _(facts):
-    """PR_SPEC_ENABLE of what was force-disabled; where it never was, nothing is gained."""
+    """PR_SPEC_ENABLE of a force-disabled mitigation; where it was never disabled, nothing is
+    gained."""
     state, _ = call("prctl", 52, 0, 0, 0, 0)
     result, number = call("prctl", 53, 0, 2, 0, 0)
     if result == 0 and state >= 0 and state & 8:
@@ -137,7 +138,7 @@ def gains(path):
 
 @attempt("ids", "setuid-file-of-the-host")
 def _(facts):
-    """The driver has put a setuid copy of python into the host folder, owned by root."""
+    """The driver has put a setuid copy of python, owned by root, into the host folder."""
     return gains("/workspace/setuid-root")
 
 
@@ -174,14 +175,14 @@ def _(facts):
 
 @attempt("ids", "host-root-is-not-mapped")
 def _(facts):
-    """As the host sees it: what is told inside is relative to the namespace above."""
+    """As the host sees it: values inside are relative to the namespace above."""
     first, outside, count = facts["host_uid_map"]
     return escaped(facts["host_uid_map"]) if outside == 0 else blocked(f"{first} is {outside}")
 
 
 @attempt("ids", "own-files-of-root-in-the-workspace")
 def _(facts):
-    """A 0600 file that root has put into somebody's folder stays root's."""
+    """A 0600 file that root has put into a tenant's folder stays root's."""
     with open("/workspace/of-the-owner") as file:
         assert file.read() == "for the box"
     try:

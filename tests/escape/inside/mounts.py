@@ -6,7 +6,7 @@ import os
 import signal
 import struct
 
-from frame import attempt, blocked, call, escaped, first_escape, knock, name_of
+from frame import attempt, blocked, call, escaped, first_escape, try_call, name_of
 
 MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE, MS_MOVE = 1, 32, 4096, 16384, 1 << 18, 8192
 AT_FDCWD = -100
@@ -26,7 +26,7 @@ def mounting(name, *arguments):
     @attempt("mounts", name)
     def _(facts):
         os.makedirs("/tmp/place", exist_ok=True)
-        return knock("mount", *arguments)
+        return try_call("mount", *arguments)
 
 
 mounting("mount-proc", b"proc", b"/tmp/place", b"proc", 0, None)
@@ -51,64 +51,64 @@ mounting("change-propagation", None, b"/", None, MS_REC | 1 << 20, None)  # shar
 @attempt("mounts", "umount-masks")
 def _(facts):
     paths = (b"/proc/keys", b"/proc/interrupts", b"/proc/sys", b"/proc/kallsyms")
-    return first_escape(knock("umount2", path, flag) for path in paths for flag in (0, 2))
+    return first_escape(try_call("umount2", path, flag) for path in paths for flag in (0, 2))
 
 
 @attempt("mounts", "umount-everything")
 def _(facts):
     paths = (b"/workspace", b"/tmp", b"/usr", b"/dev", b"/proc", b"/")
-    return first_escape(knock("umount2", path, 2) for path in paths)
+    return first_escape(try_call("umount2", path, 2) for path in paths)
 
 
 @attempt("mounts", "pivot-root")
 def _(facts):
-    return knock("pivot_root", b"/tmp", b"/tmp")
+    return try_call("pivot_root", b"/tmp", b"/tmp")
 
 
 @attempt("mounts", "chroot")
 def _(facts):
     """The first half of leaving a chroot."""
-    return knock("chroot", b"/tmp")
+    return try_call("chroot", b"/tmp")
 
 
 @attempt("mounts", "fsopen-proc-and-tmpfs")
 def _(facts):
     return first_escape(
-        knock("fsopen", kind, 1) for kind in (b"proc", b"tmpfs", b"cgroup2", b"ext4")
+        try_call("fsopen", kind, 1) for kind in (b"proc", b"tmpfs", b"cgroup2", b"ext4")
     )
 
 
 @attempt("mounts", "fsconfig-and-fsmount")
 def _(facts):
-    return first_escape([knock("fsconfig", 0, 6, None, None, 0), knock("fsmount", 0, 1, 0)])
+    return first_escape([try_call("fsconfig", 0, 6, None, None, 0), try_call("fsmount", 0, 1, 0)])
 
 
 @attempt("mounts", "fspick-root")
 def _(facts):
-    return knock("fspick", AT_FDCWD, b"/", 1)
+    return try_call("fspick", AT_FDCWD, b"/", 1)
 
 
 @attempt("mounts", "open-tree-clone")
 def _(facts):
     return first_escape(
         [
-            knock("open_tree", AT_FDCWD, b"/", 1 | 0o2000000 | 0x8000),
-            knock("open_tree", AT_FDCWD, b"/", 0o2000000),
-            knock("open_tree_attr", AT_FDCWD, b"/", 0o2000000, None, 0),
+            try_call("open_tree", AT_FDCWD, b"/", 1 | 0o2000000 | 0x8000),
+            try_call("open_tree", AT_FDCWD, b"/", 0o2000000),
+            try_call("open_tree_attr", AT_FDCWD, b"/", 0o2000000, None, 0),
         ]
     )
 
 
 @attempt("mounts", "move-mount")
 def _(facts):
-    return knock("move_mount", AT_FDCWD, b"/workspace", AT_FDCWD, b"/tmp", 0)
+    return try_call("move_mount", AT_FDCWD, b"/workspace", AT_FDCWD, b"/tmp", 0)
 
 
 @attempt("mounts", "mount-setattr-writable")
 def _(facts):
     attributes = ctypes.create_string_buffer(struct.pack("4Q", 0, 1 | 2 | 4, 0, 0))
     return first_escape(
-        knock("mount_setattr", AT_FDCWD, path, 0, attributes, 32)
+        try_call("mount_setattr", AT_FDCWD, path, 0, attributes, 32)
         for path in (b"/", b"/usr", b"/etc")
     )
 
@@ -117,27 +117,27 @@ def _(facts):
 def _(facts):
     request = ctypes.create_string_buffer(struct.pack("IIQQ", 24, 0, 2**64 - 1, 0))
     answer = ctypes.create_string_buffer(8 * 256)
-    return knock("listmount", request, answer, 256, 0)
+    return try_call("listmount", request, answer, 256, 0)
 
 
 @attempt("mounts", "open-by-handle")
 def _(facts):
-    """The shocker: a handle of the root's inode, which is 2 on ext4."""
+    """The "shocker" exploit: a handle of the root's inode, which is 2 on ext4."""
     handle = ctypes.create_string_buffer(struct.pack("IiII", 8, 1, 2, 0))
     fd = os.open("/usr", os.O_RDONLY)
-    return knock("open_by_handle_at", fd, handle, 0)
+    return try_call("open_by_handle_at", fd, handle, 0)
 
 
 @attempt("mounts", "handle-of-a-file")
 def _(facts):
     handle = ctypes.create_string_buffer(struct.pack("Ii", 128, 0) + b"\0" * 128)
     mount_id = ctypes.c_int()
-    return knock("name_to_handle_at", AT_FDCWD, b"/usr/bin", handle, mount_id, 0)
+    return try_call("name_to_handle_at", AT_FDCWD, b"/usr/bin", handle, mount_id, 0)
 
 
 @attempt("mounts", "swap-a-mount-point-for-a-link")
 def _(facts):
-    """Mount points and their parents stay: nothing that is mounted later can be led elsewhere."""
+    """Mount points and their parents stay: later mounts cannot be redirected."""
     results = []
     for path in ("/workspace", "/tmp", "/run", "/home", "/home/box", "/etc", "/proc", "/dev/shm"):
         try:
@@ -154,7 +154,7 @@ def _(facts):
 def spacing(name, flag):
     @attempt("namespaces", f"unshare-{name}")
     def _(facts):
-        return knock("unshare", flag)
+        return try_call("unshare", flag)
 
     @attempt("namespaces", f"clone-{name}")
     def _(facts):
@@ -171,16 +171,16 @@ def spacing(name, flag):
 for key, value in SPACES.items():
     if key == "time":
         # In clone its bit belongs to the signal number.
-        attempt("namespaces", "unshare-time")(lambda facts: knock("unshare", SPACES["time"]))
+        attempt("namespaces", "unshare-time")(lambda facts: try_call("unshare", SPACES["time"]))
     else:
         spacing(key, value)
 
 
 @attempt("namespaces", "unshare-high-bits")
 def _(facts):
-    """What is above 32 bits must not change the answer."""
+    """Bits above 32 must not change the answer."""
     return first_escape(
-        knock("unshare", flag | 1 << 32)
+        try_call("unshare", flag | 1 << 32)
         for flag in (SPACES["user"], SPACES["user"] | SPACES["net"])
     )
 
@@ -216,7 +216,7 @@ def _(facts):
 
 @attempt("namespaces", "clone3-plain")
 def _(facts):
-    """Not even without a namespace: then it would not be known what it is used for."""
+    """Refused also without a namespace flag, since the fd could be used for anything."""
     arguments = ctypes.create_string_buffer(
         struct.pack("8Q", 0, 0, 0, 0, int(signal.SIGCHLD), 0, 0, 0)
     )
@@ -235,7 +235,7 @@ def _(facts):
     results = []
     for name in sorted(os.listdir("/proc/self/ns")):
         fd = os.open(f"/proc/self/ns/{name}", os.O_RDONLY)
-        results.append(knock("setns", fd, 0))
+        results.append(try_call("setns", fd, 0))
     return first_escape(results)
 
 
@@ -243,12 +243,12 @@ def _(facts):
 def _(facts):
     fd, number = call("pidfd_open", os.getppid(), 0)
     assert fd >= 0, name_of(number)
-    return knock("setns", fd, SPACES["mount"] | SPACES["net"] | SPACES["user"])
+    return try_call("setns", fd, SPACES["mount"] | SPACES["net"] | SPACES["user"])
 
 
 @attempt("namespaces", "parent-namespace-by-ioctl")
 def _(facts):
-    """NS_GET_USERNS, NS_GET_PARENT: a namespace above our own must not be given."""
+    """NS_GET_USERNS, NS_GET_PARENT: a namespace above our own must not be returned."""
     import fcntl
 
     results = []
@@ -298,5 +298,5 @@ def _(facts):
 @attempt("namespaces", "message-queues")
 def _(facts):
     return first_escape(
-        [knock("msgget", 0x626F78, 0o1600), knock("mq_open", b"box", 0o102, 0o600, None)]
+        [try_call("msgget", 0x626F78, 0o1600), try_call("mq_open", b"box", 0o102, 0o600, None)]
     )

@@ -22,7 +22,7 @@ GONE = (*FILE_REFUSALS, errno.ESRCH)
 
 
 def for_both(name):
-    """Puts an attempt into both classes, with the facts of that neighbour."""
+    """Registers an attempt in both classes, with the facts about that neighbour."""
 
     def put(function):
         for kind, member in (("boxes", "neighbour"), ("tenants", "stranger")):
@@ -102,7 +102,7 @@ def _(other, facts):
 
 @for_both("same-host-ids")
 def _(other, facts):
-    """No id of another box is one of ours: what it owns is nobody's here."""
+    """No id of another box is mapped here: its files belong to nobody."""
     with open("/proc/self/uid_map") as file:
         first, outside, count = (int(word) for word in file.readline().split())
     theirs = other["first_id"]
@@ -112,7 +112,7 @@ def _(other, facts):
 
 @for_both("locks-and-pids")
 def _(other, facts):
-    """Lock owners in /proc/locks are pids: those of others are not told."""
+    """Lock owners in /proc/locks are pids: those of others are not shown."""
     pids = {str(pid) for pid in other["pids"]}
     with open("/proc/locks") as file:
         told = [line for line in file if pids & set(line.split()[4:6])]

@@ -1,6 +1,6 @@
 """Attempts by options of setsockopt, prctl, fcntl and ioctl, by huge pages and by filters.
 
-Each has arguments that the kernel would take from whoever may.
+Each has arguments that the kernel would accept from anyone who may make the call.
 """
 
 import ctypes
@@ -10,7 +10,7 @@ import os
 import socket
 import struct
 
-from frame import attempt, blocked, call, doing, escaped, first_escape, knock
+from frame import attempt, blocked, call, doing, escaped, first_escape, try_call
 
 NO_OPTION = (errno.ENOPROTOOPT,)
 RETURN = struct.pack("HBBI", 6, 0, 0, 0xFFFF)  # a program of BPF that takes the whole packet
@@ -40,12 +40,12 @@ def _(facts):
 
 @attempt("sockets", "attach-a-packet-filter-with-high-bits")
 def _(facts):
-    """The kernel looks at 32 bits: so must the filter."""
+    """The kernel uses 32 bits only, so the filter must, too."""
     value, text = program()
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     buffer = ctypes.create_string_buffer(value, len(value))
     number = 54
-    return knock(
+    return try_call(
         number, sock.fileno(), 1 | 1 << 32, 26 | 1 << 32, buffer, len(value), refusals=NO_OPTION
     )
 
@@ -103,29 +103,29 @@ def _(facts):
 
 @attempt("sockets", "netlink-with-the-network-off")
 def _(facts):
-    """Its buffers are memory that no group is charged for."""
+    """Its buffers are memory that is charged to no cgroup."""
     return first_escape(
-        knock("socket", 16, kind, 0, refusals=(errno.EAFNOSUPPORT,)) for kind in (2, 3)
+        try_call("socket", 16, kind, 0, refusals=(errno.EAFNOSUPPORT,)) for kind in (2, 3)
     )
 
 
-# Filters of our own: memory that the host limits for all.
+# Our own filters: memory with one limit for the whole host.
 
 
 @attempt("resources", "filters-by-the-hundred")
 def _(facts):
-    """By the call and by prctl; with no_new_privs, which a command has."""
+    """With the call and with prctl; no_new_privs is set for commands."""
     text = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0x7FFF0000) * 4096)
     value = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", 4096, ctypes.addressof(text)))
     return first_escape(
         [
-            knock(317, 1, 0, value, refusals=(errno.EINVAL,)),
-            knock("prctl", 22, 2, value, refusals=(errno.EINVAL,)),
+            try_call(317, 1, 0, value, refusals=(errno.EINVAL,)),
+            try_call("prctl", 22, 2, value, refusals=(errno.EINVAL,)),
         ]
     )
 
 
-# Huge pages: a pool of the host's. None is touched, so that the pool may be empty.
+# Huge pages: a pool of the host's. None is touched, so the pool may be empty.
 
 HUGE = 2 << 20
 
@@ -133,7 +133,7 @@ HUGE = 2 << 20
 @attempt("resources", "huge-pages-by-mmap")
 def _(facts):
     return first_escape(
-        knock(9, 0, HUGE, 3, flags, -1, 0, refusals=(errno.ENOMEM,))
+        try_call(9, 0, HUGE, 3, flags, -1, 0, refusals=(errno.ENOMEM,))
         for flags in (0x44022, 0x44022 | 21 << 26, 1 << 32 | 0x44022)
     )
 
@@ -141,7 +141,7 @@ def _(facts):
 @attempt("resources", "huge-pages-by-memfd")
 def _(facts):
     return first_escape(
-        knock(319, b"huge", flags, refusals=(errno.EINVAL,)) for flags in (4, 5, 4 | 21 << 26)
+        try_call(319, b"huge", flags, refusals=(errno.EINVAL,)) for flags in (4, 5, 4 | 21 << 26)
     )
 
 
@@ -161,7 +161,7 @@ def _(facts):
 def option(name, *arguments):
     @attempt("syscalls", f"prctl-{name}")
     def _(facts):
-        return knock("prctl", *arguments, refusals=(errno.EINVAL,))
+        return try_call("prctl", *arguments, refusals=(errno.EINVAL,))
 
 
 option("answer-calls-by-oneself", 59, 0, 0, 0, 0)
@@ -174,9 +174,9 @@ option("let-others-trace", 0x59616D61, 0, 0, 0, 0)
 
 @attempt("syscalls", "prctl-names-of-mappings")
 def _(facts):
-    """Memory that no group is charged for, for each mapping."""
+    """Memory that is charged to no cgroup, for each mapping."""
     address, _ = call(9, 0, 4096, 3, 0x22, -1, 0)
-    return knock("prctl", 0x53564D41, 0, address, 4096, b"box-escape", refusals=(errno.EINVAL,))
+    return try_call("prctl", 0x53564D41, 0, address, 4096, b"box-escape", refusals=(errno.EINVAL,))
 
 
 # fcntl.
@@ -190,7 +190,7 @@ def own_file(name):
 
 @attempt("files", "lease-on-a-file-of-a-host-folder")
 def _(facts):
-    """Whoever of the host opens it would wait for us, boxd among them."""
+    """Any process of the host that opens the file would wait for us, including boxd."""
     fd = own_file("leased")
     return first_escape(
         doing(fcntl.fcntl, fd, 1024, kind, refusals=(errno.EINVAL,)) for kind in (fcntl.F_WRLCK, 0)
@@ -230,7 +230,7 @@ def _(facts):
     if pidfd < 0:
         return blocked(errno.errorcode[number])
     return first_escape(
-        knock("ioctl", pidfd, 0xFF00 | which, 0, refusals=NO_REQUEST) for which in range(1, 11)
+        try_call("ioctl", pidfd, 0xFF00 | which, 0, refusals=NO_REQUEST) for which in range(1, 11)
     )
 
 
@@ -240,7 +240,7 @@ def _(facts):
     owner = ctypes.c_uint32()
     fd = os.open("/proc/self/ns/user", os.O_RDONLY)
     return first_escape(
-        knock("ioctl", fd, request, owner, refusals=NO_REQUEST) for request in (0xB703, 0xB704)
+        try_call("ioctl", fd, request, owner, refusals=NO_REQUEST) for request in (0xB703, 0xB704)
     )
 
 

@@ -15,7 +15,7 @@ from frame import (
     doing,
     escaped,
     first_escape,
-    knock,
+    try_call,
     libc,
     name_of,
     reading,
@@ -27,7 +27,7 @@ INITS = (1, 2)  # PID 1 and the process that mounts
 
 
 def foreign_pids(pids):
-    """Those that are not by chance pids of the box too."""
+    """The pids that do not also exist in the box by chance."""
     mine = {int(name) for name in os.listdir("/proc") if name.isdigit()}
     return [pid for pid in pids if pid not in mine]
 
@@ -104,7 +104,7 @@ def _(facts):
 
 @attempt("proc", "pid-1-kill")
 def _(facts):
-    """Signal 0 asks whether one might; the others are sent nowhere."""
+    """Signal 0 checks for permission; the others are sent to no process."""
     return first_escape(doing(os.kill, pid, 0, refusals=GONE) for pid in INITS)
 
 
@@ -116,13 +116,13 @@ def _(facts):
         if fd < 0:
             results.append(blocked(name_of(number)))
             continue
-        results.append(knock("pidfd_send_signal", fd, 0, None, 0))
+        results.append(try_call("pidfd_send_signal", fd, 0, None, 0))
     return first_escape(results)
 
 
 @attempt("proc", "kill-everything")
 def _(facts):
-    """kill(-1) reaches all but PID 1: here it must not reach the process that mounts."""
+    """kill(-1) reaches all but PID 1: here it must not reach the mounter."""
     pid = os.fork()
     if pid == 0:
         os.setsid()
@@ -136,21 +136,21 @@ def _(facts):
 
 @attempt("proc", "pid-1-ptrace")
 def _(facts):
-    return first_escape(knock("ptrace", 16, pid, 0, 0) for pid in INITS)  # attach
+    return first_escape(try_call("ptrace", 16, pid, 0, 0) for pid in INITS)  # attach
 
 
 @attempt("proc", "pid-1-ptrace-seize")
 def _(facts):
-    return first_escape(knock("ptrace", 0x4206, pid, 0, 0) for pid in INITS)
+    return first_escape(try_call("ptrace", 0x4206, pid, 0, 0) for pid in INITS)
 
 
 @attempt("proc", "pid-1-process-vm-readv")
 def _(facts):
-    """It is not relocated: its program begins where every static one does."""
+    """It is not relocated: it is loaded at the usual address of static programs."""
     here = ctypes.create_string_buffer(16)
     near = ctypes.create_string_buffer(struct.pack("QQ", ctypes.addressof(here), 16))
     far = ctypes.create_string_buffer(struct.pack("QQ", 0x400000, 16))
-    return first_escape(knock("process_vm_readv", pid, near, 1, far, 1, 0) for pid in INITS)
+    return first_escape(try_call("process_vm_readv", pid, near, 1, far, 1, 0) for pid in INITS)
 
 
 @attempt("proc", "pid-1-limits")
@@ -191,13 +191,13 @@ def _(facts):
 
 @attempt("proc", "self-exe-overwrite")
 def _(facts):
-    """As the container did that overwrote its runtime: here it is the host's python."""
+    """Like the container exploit that overwrote its runtime: here the program is the host's python."""
     return doing(os.open, "/proc/self/exe", os.O_WRONLY, refusals=(*GONE, errno.ETXTBSY))
 
 
 @attempt("proc", "self-mem-over-a-program")
 def _(facts):
-    """Writing to read-only pages by /proc/self/mem makes a copy: the file stays what it is."""
+    """Writing to read-only pages by /proc/self/mem makes a copy: the file stays unchanged."""
     import mmap
 
     with open("/usr/bin/env", "rb") as file:
@@ -274,7 +274,7 @@ for key, value in SETTINGS.items():
 
 @attempt("proc", "sysrq-trigger")
 def _(facts):
-    """Opened only: what is written to it happens to the machine. A mask may be opened."""
+    """Opened only, because a write would affect the host. A masked file may be opened."""
     import stat
 
     try:
@@ -360,7 +360,7 @@ for key in MASKED:
 
 @attempt("proc", "pressure-trigger")
 def _(facts):
-    """Each one is a worker in the kernel."""
+    """Each one is a worker thread in the kernel."""
     return first_escape(
         writing(f"/proc/pressure/{name}", b"some 500000 2000000\0", refusals=GONE)
         for name in ("cpu", "io", "memory")
@@ -378,7 +378,7 @@ def _(facts):
 
 @attempt("proc", "hosts-name-of-the-workspace")
 def _(facts):
-    """Where on the host the folder is can be told: that is no way to it."""
+    """The path of the folder on the host may be visible: that is no way to it."""
     with open("/proc/self/mountinfo") as file:
         text = file.read()
     shown = facts["workspace"] in text
@@ -400,9 +400,9 @@ def _(facts):
     """PR_SET_MM moves what the kernel shows of a process: exe file, arguments, environment."""
     fd = os.open("/usr/bin/env", os.O_RDONLY)
     refusals = (errno.EPERM, errno.EINVAL)
-    results = [knock("prctl", 35, 13, fd, 0, 0, refusals=refusals)]  # PR_SET_MM_EXE_FILE
+    results = [try_call("prctl", 35, 13, fd, 0, 0, refusals=refusals)]  # PR_SET_MM_EXE_FILE
     for field in (1, 2, 3, 6, 7, 8):
-        results.append(knock("prctl", 35, field, 4096, 0, 0, refusals=refusals))
+        results.append(try_call("prctl", 35, field, 4096, 0, 0, refusals=refusals))
     return first_escape(results)
 
 

@@ -1,4 +1,5 @@
-"""Runs in a neighbour: server.py NAME SECRET PORT KEY leaves the secret everywhere and waits."""
+"""Runs in a neighbour box: server.py NAME SECRET PORT KEY leaves the secret everywhere and waits.
+"""
 
 import ctypes
 import os

@@ -5,7 +5,7 @@ import os
 import socket
 import struct
 
-from frame import attempt, blocked, doing, escaped, first_escape, knock, name_of
+from frame import attempt, blocked, doing, escaped, first_escape, try_call, name_of
 
 FAMILIES = {
     "packet": (17, 3, 0x0300),
@@ -55,7 +55,7 @@ REFUSALS = (errno.EAFNOSUPPORT, errno.EPERM)
 def family(name, arguments):
     @attempt("sockets", f"family-{name}")
     def _(facts):
-        return knock("socket", *arguments, refusals=REFUSALS)
+        return try_call("socket", *arguments, refusals=REFUSALS)
 
 
 for key, value in FAMILIES.items():
@@ -66,9 +66,9 @@ for key, value in NETLINK.items():
 
 @attempt("sockets", "family-with-high-bits")
 def _(facts):
-    """The kernel looks at 32 bits: so must the filter."""
+    """The kernel uses 32 bits only, so the filter must, too."""
     return first_escape(
-        knock("socket", family | 1 << 32, kind | 1 << 32, protocol | 1 << 32, refusals=REFUSALS)
+        try_call("socket", family | 1 << 32, kind | 1 << 32, protocol | 1 << 32, refusals=REFUSALS)
         for family, kind, protocol in ((38, 5, 0), (40, 1, 0), (16, 3, 12), (17, 3, 0x0300))
     )
 
@@ -79,7 +79,7 @@ def _(facts):
 
     pair = (ctypes.c_int * 2)()
     return first_escape(
-        knock(53, family, kind, 0, pair, refusals=REFUSALS)
+        try_call(53, family, kind, 0, pair, refusals=REFUSALS)
         for family, kind in ((30, 2), (30, 5), (2, 1), (16, 3))
     )
 
@@ -107,12 +107,12 @@ def _(facts):
 def _(facts):
     client, server = connected()
     refusals = (errno.ENOPROTOOPT,)
-    return knock(54, client.fileno(), 6 | 1 << 32, 31 | 1 << 32, b"tls", 3, refusals=refusals)
+    return try_call(54, client.fileno(), 6 | 1 << 32, 31 | 1 << 32, b"tls", 3, refusals=refusals)
 
 
 @attempt("sockets", "attach-a-packet-filter-of-bpf")
 def _(facts):
-    """SO_ATTACH_BPF needs a program, which cannot be had."""
+    """SO_ATTACH_BPF needs a BPF program, which cannot be loaded."""
     own = socket.socketpair()[0]
     return doing(own.setsockopt, 1, 50, struct.pack("i", 0), refusals=(errno.ENOPROTOOPT,))
 
@@ -138,7 +138,7 @@ def _(facts):
 
 @attempt("sockets", "change-interfaces-by-netlink")
 def _(facts):
-    """Reading routes is allowed, changing them is not: here lo is to be set down."""
+    """Reading routes is allowed, changing them is not: this sets lo down."""
     try:
         sock = socket.socket(16, 3, 0)
     except OSError as error:
@@ -188,7 +188,7 @@ UNREACHED = (
 
 
 def says(address, family=socket.AF_INET, text=b"GET / HTTP/1.0\r\n\r\n", wanted=None):
-    """Connects and hears: an escape when something answers (`wanted`, if given)."""
+    """Connects and reads: an escape if something answers (`wanted`, if given)."""
     sock = socket.socket(family, socket.SOCK_STREAM)
     sock.settimeout(1.5)
     try:
@@ -287,7 +287,7 @@ def _(facts):
 
 @attempt("port", "wait-where-boxd-listens")
 def _(facts):
-    """Taking the port inside takes nothing outside: whoever connects there is from the box."""
+    """Binding the port inside affects nothing outside: only clients in the box connect to it."""
     server = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

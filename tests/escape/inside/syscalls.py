@@ -1,4 +1,6 @@
-"""Attempts by calls: each with arguments that the kernel would take from whoever may."""
+"""Attempts by single system calls: each with arguments that the kernel would accept from anyone who
+may make the call.
+"""
 
 import ctypes
 import mmap
@@ -8,70 +10,70 @@ import signal
 import struct
 import time
 
-from frame import NUMBERS, attempt, blocked, call, escaped, first_escape, knock, name_of
+from frame import NUMBERS, attempt, blocked, call, escaped, first_escape, try_call, name_of
 
 AT_FDCWD = -100
 
 
-def door(name, *arguments, of=None):
-    """One call, named after itself."""
+def single_call(name, *arguments, of=None):
+    """One call; the attempt is named after it."""
 
     @attempt("syscalls", of or name.replace("_", "-"))
     def _(facts):
-        return knock(name, *arguments)
+        return try_call(name, *arguments)
 
 
 def buffer(*words, form=None):
     return ctypes.create_string_buffer(struct.pack(form or f"{len(words)}Q", *words))
 
 
-door("bpf", 0, buffer(*[2 | 4 << 32, 4 | 1 << 32] + [0] * 14), 128, of="bpf-map")
-door("bpf", 5, buffer(*[1 | 2 << 32] + [0] * 14), 128, of="bpf-program")
-door("userfaultfd", 1 | 0o2000000)
-door("io_uring_setup", 1, buffer(*[0] * 15))
-door("io_setup", 1, buffer(0), of="kernel-aio")
-door("perf_event_open", buffer(1 | 128 << 32, *[0] * 4, 1 << 5 | 1 << 6, *[0] * 10), 0, -1, -1, 0)
-door("syslog", 3, ctypes.create_string_buffer(64), 64, of="syslog-read-all")
-door("syslog", 10, None, 0, of="syslog-size")
-door("kcmp", os.getpid(), os.getpid(), 0, 0, 0)
-door("fanotify_init", 0x200, 0)
-door("process_madvise", 0, None, 0, 21, 0)
-door("memfd_secret", 0)
-door("modify_ldt", 0, ctypes.create_string_buffer(64), 64)
-door("personality", 0x0040000, of="personality-no-random-addresses")
-door("personality", 0x0100000, of="personality-map-page-zero")
-door("personality", 0x0400000, of="personality-read-implies-exec")
-door("iopl", 3)
-door("ioperm", 0x80, 1, 1)
-door("reboot", 0xFEE1DEAD, 672274793, 0, 0, of="reboot-by-keys")  # turns Ctrl-Alt-Del off
-door("kexec_load", 0, 0, None, 0, of="kexec-unload")
-door("kexec_file_load", -1, -1, 0, None, 2)
-door("init_module", None, 0, b"")
-door("finit_module", 0, b"", 0)
-door("delete_module", b"box_escape_none", 0x800)
-door("swapon", b"/tmp/swap", 0)
-door("swapoff", b"/tmp/swap")
-door("acct", None, of="accounting-off")
-door("quotactl", 0x80000100, None, 0, None, of="quota-sync")
-door("sysfs", 3, of="filesystem-types")
-door("ustat", 0, ctypes.create_string_buffer(64))
-door("vhangup")
-door("sync", of="sync-of-all-disks")
-door("mlockall", 4)
-door("get_mempolicy", None, None, 0, None, 0)
-door("set_mempolicy", 0, None, 0)
-door("migrate_pages", 0, 1, buffer(1), buffer(1))
-door("adjtimex", ctypes.create_string_buffer(512), of="adjtimex-read")
-door("clock_adjtime", 0, ctypes.create_string_buffer(512))
-door("lookup_dcookie", 0, ctypes.create_string_buffer(64), 64)
-door("process_mrelease", 0, 0)
-door("pidfd_getfd", 0, 0, 0)
-door("openat2", AT_FDCWD, b"/", buffer(0, 0, 0), 24)
+single_call("bpf", 0, buffer(*[2 | 4 << 32, 4 | 1 << 32] + [0] * 14), 128, of="bpf-map")
+single_call("bpf", 5, buffer(*[1 | 2 << 32] + [0] * 14), 128, of="bpf-program")
+single_call("userfaultfd", 1 | 0o2000000)
+single_call("io_uring_setup", 1, buffer(*[0] * 15))
+single_call("io_setup", 1, buffer(0), of="kernel-aio")
+single_call("perf_event_open", buffer(1 | 128 << 32, *[0] * 4, 1 << 5 | 1 << 6, *[0] * 10), 0, -1, -1, 0)
+single_call("syslog", 3, ctypes.create_string_buffer(64), 64, of="syslog-read-all")
+single_call("syslog", 10, None, 0, of="syslog-size")
+single_call("kcmp", os.getpid(), os.getpid(), 0, 0, 0)
+single_call("fanotify_init", 0x200, 0)
+single_call("process_madvise", 0, None, 0, 21, 0)
+single_call("memfd_secret", 0)
+single_call("modify_ldt", 0, ctypes.create_string_buffer(64), 64)
+single_call("personality", 0x0040000, of="personality-no-random-addresses")
+single_call("personality", 0x0100000, of="personality-map-page-zero")
+single_call("personality", 0x0400000, of="personality-read-implies-exec")
+single_call("iopl", 3)
+single_call("ioperm", 0x80, 1, 1)
+single_call("reboot", 0xFEE1DEAD, 672274793, 0, 0, of="reboot-by-keys")  # turns Ctrl-Alt-Del off
+single_call("kexec_load", 0, 0, None, 0, of="kexec-unload")
+single_call("kexec_file_load", -1, -1, 0, None, 2)
+single_call("init_module", None, 0, b"")
+single_call("finit_module", 0, b"", 0)
+single_call("delete_module", b"box_escape_none", 0x800)
+single_call("swapon", b"/tmp/swap", 0)
+single_call("swapoff", b"/tmp/swap")
+single_call("acct", None, of="accounting-off")
+single_call("quotactl", 0x80000100, None, 0, None, of="quota-sync")
+single_call("sysfs", 3, of="filesystem-types")
+single_call("ustat", 0, ctypes.create_string_buffer(64))
+single_call("vhangup")
+single_call("sync", of="sync-of-all-disks")
+single_call("mlockall", 4)
+single_call("get_mempolicy", None, None, 0, None, 0)
+single_call("set_mempolicy", 0, None, 0)
+single_call("migrate_pages", 0, 1, buffer(1), buffer(1))
+single_call("adjtimex", ctypes.create_string_buffer(512), of="adjtimex-read")
+single_call("clock_adjtime", 0, ctypes.create_string_buffer(512))
+single_call("lookup_dcookie", 0, ctypes.create_string_buffer(64), 64)
+single_call("process_mrelease", 0, 0)
+single_call("pidfd_getfd", 0, 0, 0)
+single_call("openat2", AT_FDCWD, b"/", buffer(0, 0, 0), 24)
 
 
 @attempt("syscalls", "syncfs")
 def _(facts):
-    return knock("syncfs", os.open("/workspace", os.O_RDONLY))
+    return try_call("syncfs", os.open("/workspace", os.O_RDONLY))
 
 
 @attempt("syscalls", "set-the-time")
@@ -81,32 +83,32 @@ def _(facts):
     nanos = struct.pack("qq", int(now), int(now % 1 * 1e9))
     return first_escape(
         [
-            knock("settimeofday", ctypes.create_string_buffer(seconds), None),
-            knock("clock_settime", 0, ctypes.create_string_buffer(nanos)),
+            try_call("settimeofday", ctypes.create_string_buffer(seconds), None),
+            try_call("clock_settime", 0, ctypes.create_string_buffer(nanos)),
         ]
     )
 
 
 @attempt("syscalls", "set-the-host-name")
 def _(facts):
-    return first_escape([knock("sethostname", b"box", 3), knock("setdomainname", b"box", 3)])
+    return first_escape([try_call("sethostname", b"box", 3), try_call("setdomainname", b"box", 3)])
 
 
 @attempt("syscalls", "what-the-host-has-in-its-page-cache")
 def _(facts):
     fd = os.open("/usr/bin/env", os.O_RDONLY)
-    return knock("cachestat", fd, buffer(0, 0), buffer(*[0] * 5), 0)
+    return try_call("cachestat", fd, buffer(0, 0), buffer(*[0] * 5), 0)
 
 
 @attempt("syscalls", "ptrace-own-child")
 def _(facts):
-    """It opens no box by itself, and was half of many kernel holes."""
+    """Harmless by itself, but part of many kernel exploits."""
     pid = os.fork()
     if pid == 0:
         time.sleep(30)
         os._exit(0)
     try:
-        return knock("ptrace", 0x4206, pid, 0, 0)
+        return try_call("ptrace", 0x4206, pid, 0, 0)
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
@@ -122,7 +124,7 @@ def _(facts):
         os._exit(0)
     try:
         return first_escape(
-            knock(name, pid, place, 1, place, 1, 0)
+            try_call(name, pid, place, 1, place, 1, 0)
             for name in ("process_vm_readv", "process_vm_writev")
         )
     finally:
@@ -132,7 +134,7 @@ def _(facts):
 
 @attempt("syscalls", "calls-that-do-not-exist-yet")
 def _(facts):
-    """An allowlist: what nobody has judged is not answered."""
+    """An allowlist: calls that nobody has reviewed are refused."""
     results = []
     for number in [*range(471, 600), 1000, 1023, 1024, 5000]:
         result, why = call(number, 0, 0, 0, 0, 0, 0)
@@ -141,7 +143,7 @@ def _(facts):
 
 
 def machine_code(code):
-    """Runs bytes as a function and gives what it left in rax."""
+    """Runs bytes as a function and returns rax."""
     memory = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
     memory.write(code)
     address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
@@ -149,7 +151,7 @@ def machine_code(code):
 
 
 def other_abi(name, code, result_is=lambda value: value >= 0):
-    """Where the kernel has no such interface the processor refuses it: SIGSEGV."""
+    """Where the kernel lacks the interface, the processor refuses it: SIGSEGV."""
 
     @attempt("syscalls", name, killed_by=(signal.SIGSYS, signal.SIGSEGV))
     def _(facts):
@@ -171,7 +173,7 @@ other_abi("i386-mount", "53b81500000031db31c931d2cd805bc3")
 def x32(name, number, *arguments):
     @attempt("syscalls", name, killed_by=(signal.SIGSYS,))
     def _(facts):
-        return knock(0x40000000 | number, *arguments)
+        return try_call(0x40000000 | number, *arguments)
 
 
 x32("x32-getpid", 39)
@@ -185,7 +187,7 @@ x32("x32-mount", NUMBERS["mount"], b"t", b"/tmp", b"tmpfs", 0, None)
 
 @attempt("syscalls", "keys-of-the-hosts-session")
 def _(facts):
-    """What lies in the keyring of whoever started boxd."""
+    """Keys in the keyring of the user that started boxd."""
     key, number = call("keyctl", 10, -3, b"user", facts["key"].encode(), 0)  # search
     if key < 0:
         assert number in (1, 38, 126), name_of(number)
@@ -197,20 +199,20 @@ def _(facts):
 
 @attempt("syscalls", "add-a-key")
 def _(facts):
-    return knock("add_key", b"user", b"box-escape", b"x", 1, -3)
+    return try_call("add_key", b"user", b"box-escape", b"x", 1, -3)
 
 
 @attempt("syscalls", "request-a-key-from-the-host")
 def _(facts):
     """The kernel would start /sbin/request-key on the host."""
-    return knock("request_key", b"user", b"box-escape-none", b"x", -3, refusals=(1, 38))
+    return try_call("request_key", b"user", b"box-escape-none", b"x", -3, refusals=(1, 38))
 
 
 @attempt("syscalls", "join-a-session-keyring")
 def _(facts):
-    return knock("keyctl", 1, None)
+    return try_call("keyctl", 1, None)
 
 
 @attempt("syscalls", "persistent-keyring")
 def _(facts):
-    return knock("keyctl", 22, -1, -3)
+    return try_call("keyctl", 22, -1, -3)

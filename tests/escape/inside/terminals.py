@@ -11,7 +11,7 @@ TIOCSTI, TIOCLINUX, TIOCCONS, TIOCSETD = 0x5412, 0x541C, 0x541D, 0x5423
 
 
 def terminal():
-    """A pair of which the slave is our controlling terminal."""
+    """A pty pair whose slave is our controlling terminal."""
     master, slave = os.openpty()
     if os.getsid(0) != os.getpid():
         if os.fork() != 0:
@@ -80,7 +80,7 @@ def _(facts):
 
 @attempt("terminals", "steal-a-terminal")
 def _(facts):
-    """A command has no terminal of anyone's."""
+    """A command has no controlling terminal."""
     return doing(os.open, "/dev/tty", os.O_RDWR, refusals=(errno.ENXIO, errno.EACCES, errno.ENOENT))
 
 

@@ -1,4 +1,4 @@
-# The memory of artifacts is within no total and no share.
+# Artifacts have no memory limit, neither in total nor per workspace.
 # group: neighbours
 # opens: memory-of-artifacts
 # file: boxd/files/artifacts.c

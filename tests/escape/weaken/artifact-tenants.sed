@@ -1,4 +1,4 @@
-# A tree is given to whoever names its digest, and a source that fails is everybody's fault.
+# A tree is given to anyone who names its digest, and a failed source fails for all tenants.
 # group: neighbours
 # opens: artifact-by-digest-alone false-fill-of-an-artifact
 # file: boxd/files/artifacts.c

@@ -1,4 +1,4 @@
-# Without a word of mounts in the file everything may be mounted.
+# Without mount settings in the file, everything may be mounted.
 # group: neighbours
 # opens: mount-by-no-list-of-roots
 # file: runtime/config/config_paths.c

@@ -1,4 +1,4 @@
-# What is misspelt is told, and passed over.
+# Misspelt keys are reported and ignored.
 # group: host
 # opens: mount-by-a-misspelt-list-of-roots misspelt-members misspelt-members-of-the-variable slip-in-a-reload
 # file: runtime/config/config_members.c

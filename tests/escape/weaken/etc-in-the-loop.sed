@@ -1,4 +1,4 @@
-# The /etc of a caller's image is copied while boxd waits for it.
+# boxd copies /etc of a caller's image in its own thread and waits for it.
 # group: neighbours
 # opens: large-etc-of-an-image
 # file: boxd/image/caller_roots.c

@@ -1,4 +1,4 @@
-# Commands stay what PID 1 is, exec takes nothing from a root, and limits are anyone's to set.
+# Commands keep PID 1's privileges, exec drops none of root's, and anyone may raise limits.
 # group: ids
 # opens: setuid-to-others setresuid-to-others setgid-to-others setgroups capabilities-that-were-left pid-1-kill pid-1-kill-by-pidfd kill-everything pid-1-limits pid-1-priority-and-cpus
 # file: init/run/launch.c

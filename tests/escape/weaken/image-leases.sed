@@ -1,4 +1,4 @@
-# boxd's own thread waits for who holds a lease on an image file.
+# boxd's own thread waits for the holder of a lease on an image file.
 # group: neighbours
 # opens: lease-on-an-image
 # file: boxd/image/image_file.c

@@ -1,4 +1,4 @@
-# Two walls: the calls (call-keys, in this group) and the keyring that is left behind.
+# Two defences: the filtered calls (call-keys, in this group) and the session keyring that is left behind.
 # group: calls
 # opens: keys-of-the-hosts-session
 # file: boxd/box/first_process.c

@@ -1,4 +1,4 @@
-# With etc-in-the-loop, which is in the same build: boxd waits for the child, and that for the lease.
+# With etc-in-the-loop, which is in the same build: boxd waits for the child, which waits for the lease.
 # group: neighbours
 # opens: lease-in-the-etc-of-an-image
 # file: boxd/image/etc.c

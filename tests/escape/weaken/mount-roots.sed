@@ -1,4 +1,4 @@
-# Two walls: box-rpc compares texts, boxd opened folders.
+# Two defences: box-rpc compares texts, boxd compares opened folders.
 # group: anywhere
 # opens: source-folders-of-root image-outside-the-roots manifest-outside-the-roots
 # file: runtime/config/host_path.c

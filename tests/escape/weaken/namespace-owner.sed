@@ -1,4 +1,4 @@
-# Root owns the user namespaces of boxes, and with them what the kernel counts for their owner.
+# Root owns the user namespaces of boxes, so the kernel charges root for them.
 # group: resources
 # opens: inotify-instances-of-others inotify-watches-of-others timers-of-others queued-signals-of-others
 # file: boxd/box/make.c

@@ -1,4 +1,4 @@
-# Two walls: the filter, and the numbers in /proc/sys/user.
+# Two defences: the filter, and the limits in /proc/sys/user.
 # group: calls
 # opens: unshare-user clone-user weaker-filter clone-high-bits
 # file: plan/filter_table.c

@@ -1,4 +1,4 @@
-# Two walls for a workspace: the mount and Landlock, which is told of the same.
+# Two defences for a read-only workspace: the mount and Landlock, which get the same flag.
 # group: mounts
 # opens: write-to-a-read-only-extra-mount write-to-a-read-only-workspace write-to-a-read-only-mount-by-another-way
 # file: boxd/files/host_mount.c

@@ -1,4 +1,4 @@
-# Three walls: the owner, the read-only mount, Landlock.
+# Three defences: the owner, the read-only mount, Landlock.
 # group: mounts
 # opens: write-to-the-root
 # file: plan/plan.c

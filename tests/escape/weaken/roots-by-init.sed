@@ -1,5 +1,5 @@
-# Two walls: box-rpc takes no roots and no skill store from a client of its port, and boxd takes none from
-# box-rpc once it has its policy.
+# Two defences: box-rpc accepts no mount roots and no skill store from a client of its port, and boxd
+# accepts none from box-rpc once it has its policy.
 # group: roots
 # opens: roots-by-box-init
 # file: runtime/config/config_paths.c

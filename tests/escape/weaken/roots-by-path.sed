@@ -1,4 +1,4 @@
-# A root is looked up by its path whenever a box asks for something, and stays one of its own.
+# A mount root is looked up by its path for every request, and nested ones are not merged.
 # group: paths
 # opens: root-swapped-for-a-link
 # file: boxd/files/path_conflicts.c

@@ -1,4 +1,4 @@
-# An image that could not be prepared at the start is tried again whenever a box asks for it.
+# An image that could not be prepared at the start is tried again for every request.
 # group: roots
 # opens: image-that-is-made-later
 # file: boxd/image/images.c

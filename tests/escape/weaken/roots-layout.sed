@@ -1,5 +1,4 @@
-# Paths of the operator may stand beside each other as they like: neither texts nor opened folders are
-# compared.
+# The layout of the operator's paths is not checked: neither texts nor opened folders are compared.
 # group: roots
 # opens: operators-files-in-a-root
 # opens: images-of-the-operator-in-a-root images-of-the-operator-by-bind-mounts

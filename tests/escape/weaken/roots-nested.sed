@@ -1,4 +1,4 @@
-# A root stays one whatever other root its path goes through.
+# A mount root stays one, even when its path leads through another one.
 # group: roots
 # opens: root-swapped-before-the-next-start
 # file: boxd/files/path_conflicts.c

@@ -1,4 +1,4 @@
-# What is Box's own is mounted like anything else, where everything may be mounted.
+# Box's own folders may be mounted, too, where everything may be mounted.
 # group: roots
 # opens: source-images-of-the-operator operators-socket-in-a-box
 # file: boxd/files/mount_roots.c

@@ -1,4 +1,4 @@
-# The skill store is a folder like any other in a root.
+# The skill store is treated like any other folder in a mount root.
 # group: roots
 # opens: skills-of-another-workspace
 # file: boxd/files/mount_roots.c

@@ -1,4 +1,4 @@
-# Of version 1: buffers of sockets have a counter of their own.
+# In version 1 the socket buffers have a counter of their own.
 # group: resources
 # opens: memory-by-udp-buffers memory-by-tcp-buffers
 # file: boxd/cgroup/cgroup_v1.c

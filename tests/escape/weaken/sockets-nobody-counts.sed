@@ -1,4 +1,4 @@
-# boxd does not end a box for what its sockets hold that no cgroup is charged for.
+# boxd does not end a box whose sockets hold memory that is charged to no cgroup.
 # group: resources
 # opens: memory-by-udp-error-queues memory-by-tcp-error-queues memory-by-error-queues-of-dead-connections
 # opens: memory-by-error-queues-without-a-port memory-by-netlink-buffers

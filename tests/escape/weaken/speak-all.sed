@@ -1,4 +1,4 @@
-# Whoever asks is told of the sessions of all workspaces.
+# Any client sees the sessions of all workspaces.
 # group: host
 # opens: sessions-of-all-workspaces-by-a-token
 # file: handlers/session_actions.c

@@ -1,4 +1,4 @@
-# Whatever is asked first claims the runtime.
+# Any first request claims the runtime.
 # group: host
 # opens: claim-by-looking
 # file: handlers/dispatch.c

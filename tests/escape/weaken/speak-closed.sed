@@ -1,4 +1,4 @@
-# A socket that was closed counts as its owner's still, and that is root then.
+# A closed socket counts as that of its reported owner, which is root then.
 # group: host
 # opens: speak-by-a-socket-that-was-closed
 # file: base/sock_diag.c

@@ -1,4 +1,4 @@
-# A client works in every instance, also the operator's, and ends what is there.
+# A client can use every instance, including the operator's, and end its boxes.
 # group: host
 # opens: operators-sessions-by-a-token operators-sessions-end-with-a-clients
 # file: handlers/dispatch.c

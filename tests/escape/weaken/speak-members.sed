@@ -1,4 +1,4 @@
-# A client's map may say what is the operator's to say. Where every user may speak it would show nothing.
+# A client's map may set the operator's keys. Without effect where every user is let in anyway.
 # group: neighbours
 # opens: init-lets-in-everyone
 # file: runtime/config/config.c

@@ -1,4 +1,4 @@
-# Whoever reaches the operator's socket is the operator, and everyone reaches it.
+# Everyone on the operator's socket is the operator, and everyone can connect to it.
 # group: host
 # opens: operators-socket-as-another-user operators-socket-with-a-loosened-mode
 # file: transport/acceptor.c

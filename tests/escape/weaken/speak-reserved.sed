@@ -1,4 +1,4 @@
-# Any name is an instance's.
+# Any name is accepted as an instance.
 # group: host
 # opens: reserved-instances-by-tcp
 # file: runtime/tenant.c

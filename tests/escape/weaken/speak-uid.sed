@@ -1,4 +1,4 @@
-# Every user of this machine may speak without a token.
+# Every user of the host is let in without a token.
 # group: host
 # opens: speak-as-another-user
 # file: transport/acceptor.c

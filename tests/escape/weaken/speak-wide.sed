@@ -1,4 +1,4 @@
-# A wider listener needs no token.
+# A wider listener starts without a token.
 # group: host
 # opens: listen-wide-without-a-token
 # file: worker/main.c

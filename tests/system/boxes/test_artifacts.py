@@ -1,5 +1,5 @@
-"""Artifact mounts: trees that are named by their digest are checked once, copied where nobody can
-change them, and mounted from there; what does not match is refused.
+"""Artifact mounts: a tree named by its digest is checked once, copied to a place where nobody can
+change it, and mounted from there. A tree that does not match its digest is refused.
 """
 
 import hashlib
@@ -92,7 +92,7 @@ def refusal(client, mount, session="refused"):
 
 
 def test_what_is_mounted(place, client):
-    """The files of the manifest and no others, as they were, for good."""
+    """The files of the manifest and no others, unchanged whatever happens to the source."""
     files = {
         "SKILL.md": "---\nname: x\n---\ngrüße\n".encode(),
         "scripts/run.sh": b"#!/bin/sh\necho ran\n",
@@ -115,14 +115,14 @@ def test_what_is_mounted(place, client):
     ]
     for why in ("touch: cannot touch .x.: Read-only", "cannot create SKILL.md: Perm", "rm: .*: Read-only"):
         assert re.search(why, result["stderr"]), result
-    # What becomes of the source changes nothing.
+    # Later changes of the source have no effect.
     artifact.put("SKILL.md", b"changed")
     again = client.exec(f"cat {at}/SKILL.md", "another", extra_mounts=[artifact.mount()])
     assert again["stdout"] == files["SKILL.md"].decode().strip()
 
 
 def test_session_stays(place, client):
-    """It is no part of a session: it comes with a command and goes with it."""
+    """An artifact belongs to one command, not to the session: it is mounted for the command only."""
     artifact = Artifact(place, {"f": b"x"})
     at = f"/opt/langbot-artifacts/{artifact.digest}"
     client.exec("echo kept > /tmp/f", "stays")
@@ -131,7 +131,7 @@ def test_session_stays(place, client):
     assert client.exec(f"cat /tmp/f; ls {at}", "stays")["stdout"].split() == ["kept"]
 
 
-# -- what is refused
+# -- refusals
 
 
 def spoil_size(artifact):
@@ -151,7 +151,7 @@ def test_changed_source(place, client, spoil):
     artifact = Artifact(place, {"e": spoil.__name__.encode(), "f": b"right"})
     spoil(artifact)
     assert refusal(client, artifact.mount()) == f"{FAILED}Artifact source changed: f"
-    # It is not remembered as bad: what matches is taken.
+    # A refusal is not remembered: once the source matches, it is accepted.
     artifact.put("f", b"right")
     assert client.exec("true", "mended", extra_mounts=[artifact.mount()])["exit_code"] == 0
 
@@ -180,7 +180,7 @@ def test_wrong_digest(place, client):
     other = Artifact(place, {"f": b"y"})
     text = refusal(client, artifact.mount(digest=other.digest))
     assert text == f"{FAILED}Artifact manifest does not match content_digest"
-    # Neither is the other's tree given for it, when it is there.
+    # Nor is the other tenant's tree used in its place when it exists.
     assert client.exec("true", "other", extra_mounts=[other.mount()])["exit_code"] == 0
     assert client.exec("true", "one", extra_mounts=[artifact.mount()])["exit_code"] == 0
 
@@ -237,7 +237,7 @@ def test_limits_connections(place, client):
 
 
 def test_paths_are_held_to_the_rules(place, client):
-    """Of the folder and of the manifest, also when the tree is there already."""
+    """Limits of the folder and of the manifest apply also when the tree is already there."""
     artifact = Artifact(place, {"f": b"x"})
     assert client.exec("true", "first", extra_mounts=[artifact.mount()])["exit_code"] == 0
     for changed in ({"host_path": "/etc"}, {"manifest_path": "/etc/passwd"}):
@@ -248,7 +248,7 @@ def test_paths_are_held_to_the_rules(place, client):
 
 
 def test_many_at_once(place, client):
-    """One copy for all who ask, and many trees in one box."""
+    """One copy for all boxes, and many trees in one box."""
     shared = Artifact(place, {"f": os.urandom(8 * MIB)})
     asked = [
         client.start(
@@ -271,7 +271,7 @@ def test_many_at_once(place, client):
 
 
 def test_cache_of_a_box(place, client):
-    """256 MiB in one box, and then another box has to be made."""
+    """While 256 MiB are copied for one box, another box can be made."""
     blob = bytes(90 * MIB)
     trees = [Artifact(place, {"f": blob, "n": str(n).encode()}) for n in range(3)]
     for tree in trees[:2]:
@@ -283,7 +283,7 @@ def test_cache_of_a_box(place, client):
 
 
 def test_after_the_death_of_the_worker(place, client):
-    """boxd has the trees."""
+    """boxd keeps the trees."""
     artifact = Artifact(place, {"f": b"x"})
     at = f"/opt/langbot-artifacts/{artifact.digest}/f"
     assert client.exec(f"cat {at}", "lives", extra_mounts=[artifact.mount()])["stdout"] == "x"

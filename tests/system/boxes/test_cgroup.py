@@ -1,4 +1,6 @@
-"""The cgroups of boxes on this host, by tests/drivers/cgroup_driver.c: limits hold, nothing stays."""
+"""Cgroups of boxes on this host, driven by tests/drivers/cgroup_driver.c: limits hold, and nothing
+is left behind.
+"""
 
 import errno
 import os
@@ -14,7 +16,7 @@ import boxdlib
 import pytest
 
 MIB = 1 << 20
-LOT = re.compile(r"box-[0-9a-f]{16}")
+CGROUP_PARENT = re.compile(r"box-[0-9a-f]{16}")
 
 pytestmark = pytest.mark.skipif(not boxdlib.ROOT, reason="making cgroups needs root here")
 
@@ -26,7 +28,7 @@ def program():
 
 
 def alive(pid):
-    """A zombie is dead: whoever started it may never ask."""
+    """A zombie counts as dead: its parent may never reap it."""
     try:
         status = pathlib.Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -46,12 +48,13 @@ def launch(*command, **options):
 
 
 class Owner:
-    """A process that owns lots; ask() sends it a command and gives the words of the answer."""
+    """cgroup_driver, which owns cgroup parents. ask() sends it a command and returns the words of the
+    answer."""
 
     def __init__(self, *command, **options):
         self.process = launch(*command, **options)
         self.mode, _, self.why = self.ask_line("mode").partition(" ")
-        self.lots = self.find_lots()
+        self.parents = self.find_parents()
 
     def __enter__(self):
         return self
@@ -94,32 +97,33 @@ class Owner:
         return int(pid)
 
     def part_kills(self, name, number):
-        """In the part, in its box, and in what is in no part."""
+        """Kills in the part, in its box, and in the rest of the box."""
         return tuple(map(int, self.ask(f"part kills {name} {number}")[1:]))
 
     def remove(self, name):
         assert self.ask(f"remove {name}")[0] == "removed"
 
-    def find_lots(self):
-        """By its fds: other owners may be at work on this host."""
+    def find_parents(self):
+        """Found by its fds, because other owners may be at work on this host."""
         folder = pathlib.Path(f"/proc/{self.process.pid}/fd")
         places = {pathlib.Path(os.readlink(fd)) for fd in folder.iterdir()}
-        return sorted(place for place in places if LOT.fullmatch(place.name))
+        return sorted(place for place in places if CGROUP_PARENT.fullmatch(place.name))
 
     def files(self, box):
-        """What the limits of a box are, by the names of their files."""
+        """The values of a box's limit files, by name."""
         return {
             path.name: path.read_text().strip()
-            for lot in self.lots
-            for path in (lot / box).iterdir()
+            for parent in self.parents
+            for path in (parent / box).iterdir()
             if path.name.startswith(("memory.", "pids.", "cpu."))
             and path.stat().st_mode & 0o600 == 0o600
         }
 
     def pids(self, box):
-        """Of version 2 also those in groups below it; in version 1 each is in its box elsewhere."""
+        """In version 2 also those in cgroups below; in version 1 every process is in the box's own
+        cgroup."""
         names = (f"{box}/cgroup.procs", f"{box}/*/cgroup.procs")
-        paths = [path for lot in self.lots for name in names for path in lot.glob(name)]
+        paths = [path for parent in self.parents for name in names for path in parent.glob(name)]
         lists = [path.read_text() for path in paths]
         return {int(pid) for text in lists for pid in text.split()}
 
@@ -131,14 +135,14 @@ def owner():
             pytest.skip(f"no limits can be set on this host: {started.why}")
         yield started
     assert started.process.returncode == 0
-    assert [lot for lot in started.lots if lot.exists()] == []
+    assert [parent for parent in started.parents if parent.exists()] == []
 
 
-def test_lots_are_there_while_their_owner_lives(owner):
+def test_cgroup_parents_are_there_while_their_owner_lives(owner):
     assert owner.why == ""
-    assert len(owner.lots) == {"v1": 3, "v2": 1}[owner.mode]
-    for lot in owner.lots:
-        assert lot.stat().st_mode & 0o777 == 0o700
+    assert len(owner.parents) == {"v1": 3, "v2": 1}[owner.mode]
+    for parent in owner.parents:
+        assert parent.stat().st_mode & 0o777 == 0o700
 
 
 def test_limits_are_what_was_asked_for(owner):
@@ -172,10 +176,10 @@ def test_limits_are_what_was_asked_for(owner):
 def test_who_eats_too_much_is_killed_and_counted(owner):
     owner.make("greedy", memory=48 * MIB)
     owner.make("neighbour", memory=48 * MIB)
-    beside, next_door = owner.start("greedy", "stay"), owner.start("neighbour", "stay")
+    beside, neighbour = owner.start("greedy", "stay"), owner.start("neighbour", "stay")
     assert owner.wait(owner.start("greedy", "eat", 100))[:2] == ("signal", signal.SIGKILL)
     assert (owner.kills("greedy"), owner.kills("neighbour")) == (1, 0)
-    assert alive(beside) and alive(next_door)
+    assert alive(beside) and alive(neighbour)
     assert owner.wait(owner.start("greedy", "eat", 100))[:2] == ("signal", signal.SIGKILL)
     assert owner.kills("greedy") == 2
     owner.remove("greedy")
@@ -191,7 +195,7 @@ def test_who_eats_less_is_not(owner):
 
 @pytest.mark.parametrize(("limit", "count"), [(1, 0), (20, 19), (0, 250)])
 def test_forks_end_at_the_limit(owner, limit, count):
-    """The first process counts as well; 250 is all that it tries."""
+    """The first process counts, too; it tries to start 250."""
     owner.make("many", pids=limit)
     assert owner.wait(owner.start("many", "forks"))[:2] == ("exit", count)
     assert len(owner.pids("many")) == count
@@ -199,7 +203,7 @@ def test_forks_end_at_the_limit(owner, limit, count):
 
 
 def test_a_processor_is_shared_as_asked(owner):
-    """What one without a limit gets is up to what else the machine does."""
+    """How much a process without a limit gets depends on what else the host does."""
     for _ in range(3):
         owner.make("slow", cpu=200)
         owner.make("quick")
@@ -216,17 +220,17 @@ def test_a_processor_is_shared_as_asked(owner):
     raise AssertionError(share)
 
 
-def test_a_living_fork_bomb_is_removed(owner):
+def test_a_running_fork_bomb_is_removed(owner):
     owner.make("bomb", pids=100)
     owner.start("bomb", "breed")
     boxdlib.wait_until(lambda: len(owner.pids("bomb")) >= 90, what="a hundred processes")
     pids = owner.pids("bomb")
     owner.remove("bomb")
     assert [pid for pid in pids if alive(pid)] == []
-    assert [lot / "bomb" for lot in owner.lots if (lot / "bomb").exists()] == []
+    assert [parent / "bomb" for parent in owner.parents if (parent / "bomb").exists()] == []
 
 
-# Parts: groups of single processes below that of a box.
+# Parts: cgroups of single processes below that of a box.
 
 
 def test_a_part_has_a_limit_of_its_own(owner):
@@ -236,12 +240,12 @@ def test_a_part_has_a_limit_of_its_own(owner):
     owner.part("box", 2, 24)
     beside = owner.start_in("box", 2, "stay")
     assert owner.wait(owner.start_in("box", 1, "eat", 40))[:2] == ("signal", signal.SIGKILL)
-    # Version 2 kills all that is in the part, and counts the first one twice.
+    # Version 2 kills everything in the part, and counts the first process twice.
     assert owner.part_kills("box", 1) == ({"v1": 1, "v2": 2}[owner.mode], 0, 0)
     assert owner.part_kills("box", 2) == (0, 0, 0)
     assert owner.wait(owner.start_in("box", 2, "eat", 8))[:2] == ("exit", 0)
     assert owner.pids("box") == before | {beside}
-    # The box's own limits count for all of it.
+    # The box's own limits cover all its parts.
     owner.part("box", 3, 4096)
     assert owner.wait(owner.start_in("box", 3, "eat", 200))[:2] == ("signal", signal.SIGKILL)
     assert owner.part_kills("box", 3)[0] > 0
@@ -255,13 +259,13 @@ def test_a_part_has_a_limit_of_its_own(owner):
     assert owner.ask("part remove box 2") == ["removed"]
     owner.remove("box")
     assert not [pid for pid in before if alive(pid)]
-    assert [path for lot in owner.lots for path in lot.iterdir() if path.is_dir()] == []
+    assert [path for parent in owner.parents for path in parent.iterdir() if path.is_dir()] == []
 
 
 def test_what_is_in_no_part_is_counted_after_the_division(owner):
     owner.make("box", memory=64 * MIB)
     assert owner.wait(owner.start("box", "eat", 100))[:2] == ("signal", signal.SIGKILL)
-    # It is alive while all is moved.
+    # The process stays alive while it is moved.
     late = owner.start("box", "later", 100)
     owner.part("box", 1, 32)
     assert owner.part_kills("box", 1) == (0, 1, 0)
@@ -272,7 +276,7 @@ def test_what_is_in_no_part_is_counted_after_the_division(owner):
     owner.remove("box")
 
 
-def test_a_living_fork_bomb_is_divided(owner):
+def test_a_running_fork_bomb_is_divided(owner):
     owner.make("bomb", pids=100)
     owner.start("bomb", "breed")
     boxdlib.wait_until(lambda: len(owner.pids("bomb")) >= 50, what="fifty processes")
@@ -280,11 +284,12 @@ def test_a_living_fork_bomb_is_divided(owner):
     owner.part("bomb", 1, 32)
     assert time.monotonic() - begun < 5 + boxdlib.STALL_SECONDS
     owner.remove("bomb")
-    assert [lot / "bomb" for lot in owner.lots if (lot / "bomb").exists()] == []
+    assert [parent / "bomb" for parent in owner.parents if (parent / "bomb").exists()] == []
 
 
-def test_a_door_is_for_its_box_alone(owner):
-    """Whoever is given one, as box-rpc is, can put no other process of the host into the group."""
+def test_an_open_procs_file_is_for_its_box_alone(owner):
+    """A holder of such a file, as box-rpc is, can move no other process of the host into the
+    cgroup."""
     root, other = 0x7FFF0000, 61184
     owner.make("box", memory=96 * MIB)
     assert owner.ask(f"give box {root}") == ["ok"]
@@ -313,7 +318,7 @@ def test_parts_of_a_dead_owner_are_swept(owner):
         dead.process.kill()
         dead.process.wait(timeout=10)
     with Owner():
-        assert [lot for lot in dead.lots if lot.exists()] == []
+        assert [parent for parent in dead.parents if parent.exists()] == []
         assert [pid for pid in pids if alive(pid)] == []
 
 
@@ -323,7 +328,7 @@ def test_a_limit_that_the_kernel_cuts_down_is_refused(owner):
     assert (word, text[0]) == ("error", file)
     word, *text = owner.ask(f"make vast {MIB} 4294967295 100")
     assert (word, text[:5]) == ("error", ["cannot", "write", "4294967295", "to", "pids.max:"])
-    assert [path for lot in owner.lots for path in lot.iterdir() if path.is_dir()] == []
+    assert [path for parent in owner.parents for path in parent.iterdir() if path.is_dir()] == []
 
 
 @pytest.mark.parametrize("name", [".", "..", "a/b", "../a", "\u00e4", "n" * 201, "a*"])
@@ -345,27 +350,27 @@ def test_two_owners_do_not_touch_each_other(owner):
     pid = owner.start("mine", "stay")
     with Owner() as other:
         assert other.mode == owner.mode
-        assert not set(other.lots) & set(owner.lots)
+        assert not set(other.parents) & set(owner.parents)
         other.make("mine", pids=31)
         assert owner.files("mine")["pids.max"] == "30"
         other.remove("mine")
-    assert all(lot.exists() for lot in owner.lots)
+    assert all(parent.exists() for parent in owner.parents)
     assert alive(pid)
     assert owner.pids("mine") == {pid}
     owner.remove("mine")
 
 
 def test_many_begin_at_once(owner):
-    """Each sweeps while others are between making a lot and locking it."""
+    """All remove leftovers while others are between making a cgroup parent and locking it."""
     for _ in range(4):
         others = [launch() for _ in range(8)]
         for other in others:
             answer, _ = other.communicate("mode\nmake a 0 5 0\nremove a\n", timeout=60)
             assert answer == f"{owner.mode} \nok\nremoved 1\n"
-    assert all(lot.exists() for lot in owner.lots)
+    assert all(parent.exists() for parent in owner.parents)
 
 
-def test_the_lots_of_a_dead_owner_are_swept(owner):
+def test_the_cgroup_parents_of_a_dead_owner_are_swept(owner):
     with Owner() as dead:
         dead.make("stays")
         dead.make("breeds", pids=60)
@@ -376,16 +381,16 @@ def test_the_lots_of_a_dead_owner_are_swept(owner):
         dead.process.kill()
         dead.process.wait(timeout=10)
         pids = {stays} | dead.pids("breeds")
-        assert all(lot.exists() for lot in dead.lots)
+        assert all(parent.exists() for parent in dead.parents)
     with Owner():
-        assert [lot for lot in dead.lots if lot.exists()] == []
+        assert [parent for parent in dead.parents if parent.exists()] == []
         assert [pid for pid in pids if alive(pid)] == []
-        assert all(lot.exists() for lot in owner.lots)
+        assert all(parent.exists() for parent in owner.parents)
 
 
-def test_lots_that_were_being_made_are_swept_and_others_are_not(owner):
-    half_made = [lot.parent / "box-0123456789abcdef" for lot in owner.lots]
-    foreign = [lot.parent / f"box-test-{os.getpid()}.service" for lot in owner.lots]
+def test_cgroup_parents_that_were_being_made_are_swept_and_others_are_not(owner):
+    half_made = [parent.parent / "box-0123456789abcdef" for parent in owner.parents]
+    foreign = [parent.parent / f"box-test-{os.getpid()}.service" for parent in owner.parents]
     try:
         for folder in half_made + foreign:
             folder.mkdir()
@@ -400,7 +405,7 @@ def test_lots_that_were_being_made_are_swept_and_others_are_not(owner):
 
 
 def in_mounts(script):
-    """An owner in a mount namespace of its own, after a script there."""
+    """An owner in a mount namespace of its own, in which a script ran first."""
     return Owner("unshare", "--mount", "sh", "-ec", f'{script}\nexec "$0"', str(program()))
 
 
@@ -438,7 +443,7 @@ def test_a_writable_mount_is_found_beside_one_for_reading(owner, tmp_path):
         lines += [f"mount --bind {mount} {tmp_path}/{number}", f"mount -o remount,bind,ro {mount}"]
     with in_mounts("\n".join(lines)) as other:
         assert other.mode == owner.mode
-        assert all(lot.is_relative_to(tmp_path) for lot in other.lots)
+        assert all(parent.is_relative_to(tmp_path) for parent in other.parents)
 
 
 def test_nothing_mounted_it_says_so():
@@ -454,7 +459,7 @@ def test_a_mount_that_is_covered_is_not_taken_for_what_covers_it():
     covers = "\n".join(f"mount -t tmpfs none {mount}" for mount in cgroup_mounts())
     with in_mounts(covers) as misled:
         assert misled.mode == "none"
-        assert misled.lots == []
+        assert misled.parents == []
 
 
 def test_nor_is_one_that_another_hierarchy_covers(owner):
@@ -463,5 +468,5 @@ def test_nor_is_one_that_another_hierarchy_covers(owner):
     if not pids or not memory:
         pytest.skip("the controllers are not in hierarchies of their own here")
     with in_mounts(f"mount --bind {memory[0]} {pids[0]}") as misled:
-        assert (misled.mode, misled.lots) == ("none", [])
+        assert (misled.mode, misled.parents) == ("none", [])
         assert misled.why == f"{pids[0]}/: cannot open it: No such device"

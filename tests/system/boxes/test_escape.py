@@ -1,6 +1,7 @@
-"""Nothing gets out of a box: the attempts of tests/escape by name and number, and a box's posture.
+"""The attempts of tests/escape to break out of a box, by name and count, and a box's posture: all
+are blocked.
 
-That they succeed where a defence is taken out is seen by `make escape`, which builds for that.
+`make escape` also builds Box with defences removed and checks that the attempts then succeed.
 """
 
 import concurrent.futures
@@ -39,7 +40,7 @@ def expected_names():
 
 
 def attack(*flags):
-    """The driver as people run it: its exit code, (class, name) -> verdict, its last line."""
+    """Runs the driver as people do: its exit code, (class, name) -> verdict, its last line."""
     command = [sys.executable, str(ESCAPE / "run"), "--programs", str(boxdlib.build()), *flags]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280)
     found, kind = {}, None
@@ -52,7 +53,7 @@ def attack(*flags):
 
 
 def check(done, found, names):
-    """Everything was tried; what was not is a network that this host cannot give."""
+    """Every attempt ran, except those that need a network that this host cannot give."""
     wrong = {name: verdict for name, verdict in found.items() if verdict in ("ESCAPED", "ERROR")}
     assert not wrong, f"{wrong}\n{done.stdout[-300:]}{done.stderr[-2000:]}"
     assert set(found) == names, done.stdout[-2000:] + done.stderr[-2000:]
@@ -66,7 +67,7 @@ def check(done, found, names):
 
 @pytest.fixture(scope="module")
 def attacks():
-    """Both at once: futures. They have nothing to do with each other, and wait for much."""
+    """Both runs at once, as futures: they are independent and mostly wait."""
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         yield {"root": pool.submit(attack), "rootless": pool.submit(attack, "--rootless")}
 
@@ -87,7 +88,7 @@ def test_every_attempt_without_root_is_blocked(attacks):
 
 
 def test_every_weakening_opens_what_is_tried():
-    """That they still fit the sources is seen here already: it is quick."""
+    """A quick check that all weakenings still fit the sources."""
     subprocess.run([testpaths.ROOT / "scripts" / "check-weakenings"], check=True)
     names = {name for _, name in expected_names()}
     opened = set()
@@ -102,7 +103,7 @@ def test_every_weakening_opens_what_is_tried():
 
 @pytest.fixture(scope="module")
 def box():
-    """A box with a host folder, in which nothing runs."""
+    """A box with a host folder and no command running."""
     with world.World(boxdlib.build(), neighbours=False) as made:
         made.first = world.id_map(made.init)[1]
         made.mounter = world.descendants(made.init)[1]
@@ -111,7 +112,7 @@ def box():
 
 @pytest.fixture(scope="module")
 def payload(box):
-    """The pid of a command in it."""
+    """The pid of a command in the box."""
     spec = {"session_id": "s", **box.spec(host_path=str(box.workspace))}
     box.idle_fds = posture.fds(box.init)
     seq = box.client.start("box_exec", {"cmd": "exec sleep 600", **spec})
@@ -199,8 +200,8 @@ def test_program_environment_and_folders(box, payload):
     assert os.readlink(f"/proc/{payload}/cwd") == "/workspace"
 
 
-def test_the_keeper_and_the_worker(box):
-    """box-rpc has no rights at all; nothing of a box is open in it but its sockets."""
+def test_boxd_and_the_worker(box):
+    """box-rpc has no privileges; the only fds it has of a box are its sockets."""
     found = posture.status(box.boxd.worker)
     sets = {name: found[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")}
     assert set(sets.values()) == {"0" * 16}

@@ -1,5 +1,5 @@
-"""Roots of boxes by image: the operator's folders and files, folders of a caller, and what is
-refused.
+"""Root file systems of boxes by image: the operator's folders and image files, folders named by a
+caller, and refused images.
 """
 
 import os
@@ -92,7 +92,7 @@ def refused(client, image, **spec):
     return message
 
 
-# The operator's.
+# The operator's images.
 
 
 def test_a_folder_by_its_name(client):
@@ -112,7 +112,7 @@ def test_a_file(client, world, kind):
     assert mark(client, kind) == kind
     assert mark(client, str(world.images[kind])) == kind
     assert mark(client, kind, "cat /etc/of-the-image; cat /etc/hostname") == f"{kind}\nbox"
-    # Not even root could write there.
+    # Not even root can write there.
     assert mark(client, kind, "touch /usr/x 2>/dev/null || echo refused") == "refused"
     assert world.images[kind].read_bytes() == before
 
@@ -170,7 +170,7 @@ def test_an_image_that_cannot_be(client, world, name, text):
 
 
 def test_an_image_that_comes_later(client, world):
-    """What appears after the start may be anyone's work: the kernel never mounts it."""
+    """An image that appears after the start may come from anyone: the kernel never mounts it."""
     assert "cannot be opened" in refused(client, "gone")
     shutil.copytree(world.root, world.own / "gone", symlinks=True)
     assert "is checked again at the next start" in refused(client, "gone")
@@ -182,7 +182,7 @@ def loops_of(path):
 
 
 def test_an_image_that_cannot_be_leaves_nothing():
-    """It is tried again whenever a box asks for it."""
+    """The image is tried again whenever a box asks for it."""
     if "ext4" not in kinds("root"):
         pytest.skip("not here: ext4, or the tool that makes it, or root")
     with nativelib.Place("root") as place:
@@ -195,14 +195,14 @@ def test_an_image_that_cannot_be_leaves_nothing():
             boxdlib.wait_until(lambda: not loops_of(path), what="no loop device has it")
 
 
-# A caller's.
+# A caller's images.
 
 
 def test_a_folder_of_the_caller(client, world):
     assert mark(client, str(world.theirs)) == "theirs"
     assert mark(client, f"{world.theirs}/../theirs/.") == "theirs"
     assert mark(client, str(world.theirs), "touch /usr/x 2>/dev/null || echo ro") == "ro"
-    # It is looked at anew for each box.
+    # The folder is checked again for each box.
     (world.theirs / "usr" / "mark").write_text("changed\n")
     assert mark(client, str(world.theirs)) == "changed"
 
@@ -247,7 +247,7 @@ def test_an_image_file_of_a_caller_is_never_mounted(client, world):
 
 
 def test_nothing_leads_out_of_a_callers_root(client, world):
-    """Its /etc is copied by boxd, its links are the box's."""
+    """boxd copies /etc of the image; its links are resolved in the box."""
     evil = imagelib.make_root(world.roots / "evil", "evil")
     shutil.rmtree(evil / "etc")
     (evil / "etc").symlink_to("/etc")
@@ -266,7 +266,7 @@ def test_nothing_leads_out_of_a_callers_root(client, world):
 
 
 def test_mounts_in_a_callers_root():
-    """There before boxd is, which sees them then."""
+    """The images are there before boxd starts, so boxd accepts them."""
     with nativelib.Place("root") as place:
         root = imagelib.make_root(place.folder / "root", "mounted")
         (root / "usr" / "more").mkdir()

@@ -1,5 +1,5 @@
-"""What boxes may mount: the operator's mount roots, and in them nothing of Box's own. Each attempt is
-what a caller or a payload of another tenant would try.
+"""What boxes may mount: folders below the operator's mount roots, and there nothing that belongs to
+Box itself. Each test tries what a caller or another tenant's payload would.
 """
 
 import fcntl
@@ -56,7 +56,7 @@ def client(world):
 
 
 def refusals(client, path, **spec):
-    """As the workspace, rw and ro, and as a further mount."""
+    """As the workspace, rw and ro, and as an extra mount."""
     for mode in ("rw", "ro"):
         ask = {"cmd": "true", "session_id": "no", "host_path": str(path), "host_path_mode": mode}
         yield client.fail("box_exec", {**ask, **spec})
@@ -76,7 +76,7 @@ def test_by_default_host_root(client, world):
 
 @pytest.mark.parametrize("path", ["/usr", "/usr/bin", "/var/spool", "/home", "/opt", "/srv", "/tmp"])
 def test_source_elsewhere(client, path):
-    """Root's folders would be the payload's own."""
+    """Otherwise root's folders would belong to the payload."""
     check(client, path, OUTSIDE + path)
 
 
@@ -89,7 +89,7 @@ def test_image_path_elsewhere(client, world):
     outside = imagelib.make_root(world.base / "outside-root", "outside")
     spec = {"cmd": "true", "session_id": "no"}
     assert OUTSIDE in client.fail("box_exec", {**spec, "image": str(outside)})
-    # Not even whether something is there is told.
+    # The answer does not even tell whether the path exists.
     assert OUTSIDE in client.fail("box_exec", {**spec, "image": f"{world.base}/none"})
 
 
@@ -114,7 +114,8 @@ def test_manifest_elsewhere(client, world):
 
 
 def test_skill_store(client, world):
-    """Packages of one's own, by their path; nothing else of it, and nothing above it."""
+    """A tenant's own packages can be mounted by path; nothing else of the store, and nothing above
+    it."""
     client.ask("box_create_skill", {"skill": {"name": "mine", "instructions": "x"}})
     package = client.ask("box_get_skill", {"name": "mine"})["skill"]["package_root"]
     store = world.root / "skills"
@@ -144,7 +145,7 @@ def test_image_that_a_payload_makes(client, world):
 
 
 def test_fifo_in_a_host_folder(client, world):
-    """Nobody writes to it: who opens it to read would wait for ever."""
+    """Nobody writes to the FIFO: opening it for reading would block forever."""
     pipe = world.ws / "pipe"
     os.mkfifo(pipe)
     inside = {"host_path": str(pipe), "mount_path": "/m", "mode": "ro"}
@@ -156,7 +157,8 @@ def test_fifo_in_a_host_folder(client, world):
 
 
 def test_no_client_widens(world):
-    """What a client cannot have is left out of its init; its refusal says what an operator writes."""
+    """Keys that a client may not set are ignored in box_init; the refusal says what an operator has
+    to write."""
     elsewhere = world.place.make("langbot")
     local = {"host_root": str(elsewhere), "allowed_mount_roots": [str(elsewhere), "/tmp", "/"]}
     with world.start() as boxd, boxd.web() as client:
@@ -175,7 +177,7 @@ def test_no_client_widens(world):
 
 
 def test_stdio_parent_says(place):
-    """Whoever has started boxd is the operator, where no file says otherwise."""
+    """Without a configuration file, the user who started boxd is the operator."""
     root = place.make("parents")
     with place.start(stdio=True, mount_roots=()) as boxd, clientlib.Stdio(boxd) as client:
         client.init(backend="local", local={"host_root": str(root)})
@@ -194,7 +196,7 @@ def test_mount_root_flag(world):
 
 
 def test_anywhere_but_what_is_its_own(world):
-    """With `/` the operator's own word opens /usr; never an image or what has one in it."""
+    """With `/` the operator allows /usr, but never an image or a folder that contains one."""
     with world.start("--mount-root", "/") as boxd, boxd.web() as client:
         client.init(backend="local")
         share = {"host_path": "/usr/share", "host_path_mode": "ro"}
@@ -206,7 +208,7 @@ def test_anywhere_but_what_is_its_own(world):
 
 
 def test_the_hosts_own_programs(place):
-    """Where everything may be mounted they may be read, as every box reads them, and not written."""
+    """Where everything may be mounted, images may be mounted read-only."""
     if place.mode != "root":
         pytest.skip("a plain user cannot write them either")
     own = pathlib.Path(f"/usr/local/share/box-test-{os.getpid()}")
@@ -220,7 +222,7 @@ def test_the_hosts_own_programs(place):
                 assert why in client.fail("box_create_session", host_of(path)), path
             assert "blocked" in client.fail("box_exec", spec_of("/", "rw"))
             assert client.ask("box_exec", spec_of("/usr/share", "ro"))["exit_code"] == 0
-        # Where the operator has named a folder in there, it is meant.
+        # A folder in there that the operator has named explicitly is allowed.
         with place.start(mount_roots=(str(own),)) as boxd, boxd.web() as client:
             client.init(backend="local")
             assert client.ask("box_exec", spec_of(str(own), "rw"))["exit_code"] == 0
@@ -238,8 +240,8 @@ def host_of(path):
 
 
 def test_what_boxd_was_started_with(place):
-    """A payload that reached the operator's socket, as boxd's own user, would be the operator; one
-    that wrote the configuration, or read the token, would be soon."""
+    """A payload that can reach the operator's socket as boxd's own user is the operator; one that
+    can write the configuration or read the token file becomes the operator."""
     base = place.make("started")
     own = {name: place.make("started", name) for name in ("socket", "config", "token", "free")}
     text = "local: {degraded: true, allowed_mount_roots: [/]}\n"
@@ -262,7 +264,7 @@ def test_what_boxd_was_started_with(place):
 
 
 def test_root_swapped_for_a_link(place):
-    """A root in another is folded into it: a payload that has the outer one gains nothing."""
+    """A root inside another is merged into it: a payload that has the outer one gains nothing."""
     outer = place.make("outer")
     place.make("outer", "sub")
     secret = imagelib.make_root(place.folder / "secret-root", "secret")
@@ -280,7 +282,7 @@ def test_root_swapped_for_a_link(place):
 
 
 def test_root_that_comes_later(place):
-    """It is taken up when it is there, and no link in its place is."""
+    """A missing root is used once it exists, and a link in its place never is."""
     base = place.make("later")
     text = f"local: {{degraded: true, allowed_mount_roots: ['{base}/r', '{base}/l']}}\n"
     config = place.write(place.folder / "later.yaml", text)
@@ -313,7 +315,8 @@ LAYOUTS = {
 
 @pytest.fixture
 def layout(place):
-    """A root, a folder for boxes beside it and one in it, and links as a box could have made them."""
+    """A root, a folder for boxes beside it and one inside it, and links as a box could have made
+    them."""
     base = place.make("layout")
     root = place.make("layout", "root")
     for folder in (base / "fs", root / "fs"):
@@ -326,7 +329,7 @@ def layout(place):
 
 
 def check_refused(place, base, root, text, before=()):
-    """By the start and, in the same words, by --check-config."""
+    """Refused at the start and, with the same text, by --check-config."""
     local = f"local:\n  degraded: true\n  host_root: {root}\n"
     config = place.write(base / "config.yaml", local + text.format(root=root, base=base))
     boxd = place.start("--config", str(config), mount_roots=(), before=before)
@@ -410,7 +413,8 @@ def test_socket_where_everything_may_be_mounted(layout):
 
 
 def test_root_swapped_before_the_start(layout):
-    """As a box that has the outer root left it: the link is no root, and what is good stays."""
+    """The state that a box with the outer root left: the link is not used as a root, valid roots
+    stay."""
     place, base, root = layout
     text = f"local: {{degraded: true, allowed_mount_roots: ['{root}', '{root}/out', '{base}/ws']}}\n"
     place.make("layout", "ws")
@@ -436,7 +440,7 @@ def test_empty_list_is_nothing(place):
 
 
 def test_lease_on_an_image_does_not_hold_up(place):
-    """boxd opens image files without waiting for who holds a lease on them."""
+    """boxd opens image files without waiting for the holder of a lease on them."""
     if place.mode != "root" or not shutil.which("mkfs.ext4"):
         pytest.skip("image files need root and mkfs.ext4")
     image = place.folder / "leased.img"

@@ -1,7 +1,7 @@
-"""Commands in native boxes: their results, streams, environment, ends and times.
+"""Commands in native boxes: results, streams, environment, exit states and timeouts.
 
-The first half is carried out by the real clients of both generations, over both carriers, by boxd
-as root and as an ordinary user; the second looks closer, with a client that sees every member.
+The first half runs the real clients of both generations over both transports, with boxd as root and
+as an ordinary user; the second half uses a test client that sees every field.
 """
 
 import time
@@ -131,11 +131,11 @@ def flow(request, flows):
 
 
 def short(result):
-    """A comparison of megabytes is no help in a report."""
+    """An assertion that prints megabytes would be unreadable."""
     return {key: f"{len(v)} {v[-90:]}" if isinstance(v, str) else v for key, v in result.items()}
 
 
-# By the real clients.
+# With the real clients.
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -165,7 +165,7 @@ def test_timeout(flow):
     assert (late["status"], late["exit_code"]) == ("timed_out", None)
     assert (late["stdout"], late["stderr"]) == ("so far", "e")
     assert 3000 <= late["duration_ms"] < 8000
-    # Its box may be on its way out still: nobody sees it any more.
+    # The old box may still be ending; clients no longer see it.
     assert "late" not in [one["session_id"] for one in flow.gave("late list")]
     assert flow.gave("late status")["active_sessions"] == len(flow.gave("late list"))
     assert flow.raised("late session")[0] == "BoxSessionNotFoundError"
@@ -179,7 +179,7 @@ def test_side_by_side(flow):
     assert [one["gave"]["stdout"] for one in results] == [str(n) for n in range(32)]
 
 
-# Closer.
+# In detail, with a test client.
 
 
 @pytest.fixture(scope="module")
@@ -252,7 +252,7 @@ def test_a_clip_inside_a_character_is_repaired(client):
 
 
 def test_output_without_end_is_drained(client):
-    """The command is not held up by the clip."""
+    """Clipping the output does not block the command."""
     result = client.exec("head -c 100000000 /dev/zero; echo $? >&2", seconds=60)
     assert (result["exit_code"], result["stderr"]) == (0, "0")
     discarded = 100000000 - (1 << 20)
@@ -283,7 +283,7 @@ def test_timeout_ends_all_of_it_and_the_session(client):
 
 
 def test_background_processes_do_not_hold_up_the_answer(client):
-    """A process that keeps the pipes is no part of the command once the shell has ended."""
+    """A background process that keeps the pipes open does not delay the command's end."""
     mark = nativelib.marker()
     started = time.monotonic()
     result = client.exec(f"sleep {mark} & echo started", "back")
@@ -295,7 +295,7 @@ def test_background_processes_do_not_hold_up_the_answer(client):
 
 
 def test_execs_run_side_by_side_in_one_session(client):
-    """Each waits for the next one's file: none would end if they ran in turn."""
+    """Each waits for the next one's file, so they all run at the same time or time out."""
     count = 32
     command = "touch /tmp/f{0}; until [ -e /tmp/f{1} ]; do sleep 0.05; done; echo {0}"
     started = [
@@ -326,7 +326,7 @@ def start_stream(client, cmd, session):
 
 
 def read_stream(client, seq):
-    """The output and the last event of a stream of which the start has been read."""
+    """The rest of the output and the last event of a stream whose start has been read."""
     out = ""
     while True:
         part = client.wait(seq)
@@ -339,8 +339,8 @@ def read_stream(client, seq):
 
 @parallellib.scene
 def test_streams_that_nobody_reads_do_not_take_their_sessions(client):
-    """Cancelled, closed, or not read for long after the command has ended: in each case its output
-    fills all that may be under way."""
+    """Streams that are cancelled, closed, or not read for long after the command has ended: in each
+    case the output fills the whole window."""
     sessions = ("cancelled", "closed", "slow")
     for session in sessions:
         client.exec("touch /tmp/mine", session)

@@ -1,4 +1,4 @@
-"""Who of a box is behind which filter: PID 1, the mounter, and commands of both."""
+"""Which seccomp filter PID 1, the mounter and their commands are under."""
 
 import pathlib
 
@@ -30,8 +30,8 @@ def mounter_of(init):
 @pytest.mark.parametrize("seccomp", ["default", "strict"])
 @pytest.mark.parametrize("mode", nativelib.MODES)
 def test_all_of_a_box_are_behind_filters(mode, seccomp):
-    """The mounter keeps a right that nobody else has, and has a filter of its own. What it starts
-    has that of commands as well."""
+    """The mounter has a capability that no other process has, and a filter of its own. Its children
+    also have the filter of commands."""
     nativelib.skip_if_missing(mode)
     plain, mounted = nativelib.marker(), nativelib.marker()
     degraded = "true" if mode == "rootless" else "false"

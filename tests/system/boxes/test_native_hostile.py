@@ -1,6 +1,6 @@
-"""A box-init that cannot be believed (hostile_init.c in its place), and hosts that have not enough.
+"""A hostile box-init (hostile_init.c in its place), and hosts that run out of something.
 
-Whatever comes out of a box, box-rpc answers its caller, stays up, and others notice nothing.
+Whatever a box sends, box-rpc answers its caller and stays up, and other boxes are not affected.
 """
 
 import resource
@@ -13,7 +13,7 @@ from boxdlib import STALL_SECONDS, Boxd, fd_count, fd_names, peak_kb, wait_runni
 from clientlib import failure, success
 from leftoverlib import (
     NATIVE,
-    Ground,
+    HostState,
     Traces,
     compile_program,
     copy_programs,
@@ -28,12 +28,12 @@ pytestmark = needs_root
 BROKE = "it broke the protocol"
 ENDED = "its first process has ended"
 LATE = "it did not end a command in time"
-MORE = "it sent more output than it may"
+MORE = "it sent more output than allowed"
 LATE_SECONDS = 1 + 5 + 2 + STALL_SECONDS  # the command's own timeout, the patience of box-rpc, and some more
 MAKE_SECONDS = 10 + 2 + STALL_SECONDS
 MEMORY_KB = 300 * 1024  # under sanitizers
 
-# command -> why its box is given up
+# command -> the reason why its box is ended
 BROKEN = {
     "nonsense": BROKE,
     "short": BROKE,
@@ -44,7 +44,7 @@ BROKEN = {
     "end": BROKE,
     "signal": BROKE,
     "nobody": BROKE,
-    "taken": "it took more input than it got",
+    "taken": "it took more input than was sent",
     "flood": MORE,
     "empty": ENDED,
     "die": ENDED,
@@ -64,9 +64,9 @@ def programs(tmp_path_factory):
 
 @pytest.fixture
 def hostile(programs, tmp_path):
-    ground = Ground()
+    host = HostState()
     with native_boxd(tmp_path, programs=programs) as boxd:
-        traces = Traces(boxd, ground)
+        traces = Traces(boxd, host)
         yield boxd
         assert len(boxd.workers()) == 1, boxd.tail()
     traces.check_gone()
@@ -96,7 +96,7 @@ def test_broken_rules(hostile):
 
 
 def test_others_of_a_broken_box(hostile):
-    """Every command of that box is told, those that wait included."""
+    """Every command of that box gets an error, also those that wait."""
     with hostile.web() as client:
         is_good(client)
         waiting = [
@@ -116,7 +116,7 @@ def test_harmless_lies(hostile):
         fds = fd_count(hostile.worker)
         for cmd in HARMLESS:
             result = client.exec(cmd, "liar")
-            # What it claims to have dropped, nobody can know.
+            # How much it dropped is its own claim, which nobody can check.
             assert result["stdout"].splitlines()[0] == "good", (cmd, result)
             assert result["exit_code"] == 0, (cmd, result)
             is_good(client, "liar")
@@ -128,7 +128,7 @@ def test_harmless_lies(hostile):
 
 
 def test_endless(hostile, tmp_path):
-    """No word, no end, or no end of words: box-rpc ends it, and its memory is bounded."""
+    """No answer, no end, or endless output: box-rpc ends the box, and its memory stays limited."""
     mute = {"cmd": "good", "session_id": "mute", "host_path": booting(tmp_path, "mute")}
     with hostile.web() as client, hostile.web() as leaver:
         is_good(client)
@@ -158,7 +158,8 @@ def test_endless(hostile, tmp_path):
 
 
 def wait_alone(boxd, client, count, seconds):
-    """Until so many boxes are left; how long another client waited each time meanwhile."""
+    """Waits until so many boxes are left; returns how long another client waited for each answer
+    meanwhile."""
     waits = []
     end = time.monotonic() + seconds
     while len(inits(boxd)) > count:
@@ -177,7 +178,7 @@ def booting(tmp_path, how):
 
 
 def test_deleted(hostile):
-    """A box that does not answer can be deleted, and who waits is told."""
+    """A box that does not answer can be deleted, and waiting callers get an error."""
     with hostile.web() as client, hostile.web() as other:
         is_good(client)
         for cmd in ("silent", "deaf"):
@@ -186,7 +187,7 @@ def test_deleted(hostile):
             other.ask("box_delete_session", {"session_id": cmd})
             assert client.wait(seq, 10)["code"] == 1
             wait_until(lambda: len(inits(hostile)) == 1, what="the box has gone")
-        # One that floods may be given up before the deletion, and found by nobody.
+        # A box that floods may already have been ended before the deletion.
         seq = client.start("box_exec", {"cmd": "flood", "session_id": "flood", "timeout_sec": 60})
         if other.call("box_delete_session", {"session_id": "flood"})["code"] != 0:
             client.wait(seq, 30)
@@ -197,9 +198,9 @@ def test_deleted(hostile):
 
 def test_restart_beside_silent_boxes(programs, tmp_path):
     """A successor of box-rpc is not held up by boxes that do not answer."""
-    ground = Ground()
+    host = HostState()
     with native_boxd(tmp_path, programs=programs) as boxd:
-        traces = Traces(boxd, ground)
+        traces = Traces(boxd, host)
         with boxd.web() as client:
             for cmd in ("good", "deaf", "crumbs"):
                 client.start("box_exec", {"cmd": cmd, "session_id": cmd, "timeout_sec": 60})
@@ -241,7 +242,7 @@ def test_never_ready(hostile, tmp_path, boot, why):
         assert client.exec("good", "s", host_path=folder)["stdout"] == "good"
 
 
-# Hosts that have not enough.
+# Hosts that run out of something.
 
 
 def limited(number):
@@ -256,7 +257,7 @@ def be_important():
     resource.setrlimit(resource.RLIMIT_NICE, (40, 40))
 
 
-# As what the kernel says to whoever asks for it.
+# The kernel's errors when it has run out.
 GREEDY = """
 import os, resource
 print(resource.getrlimit(resource.RLIMIT_RTPRIO), resource.getrlimit(resource.RLIMIT_NICE))
@@ -284,12 +285,12 @@ def test_priority_of_who_started_it_is_not_a_box_s(tmp_path):
 
 @pytest.mark.parametrize("files", [40, 64, 72, 96])
 def test_few_open_files(tmp_path, files):
-    """boxd says what it lacks, makes no half boxes, and those there are go on."""
-    ground = Ground()
+    """boxd reports what it lacks, makes no half boxes, and existing boxes keep working."""
+    host = HostState()
     boxd = Boxd(cwd=tmp_path, config=NATIVE, preexec_fn=limited(files))
     with boxd:
         boxd.wait_served()
-        traces = Traces(boxd, ground)
+        traces = Traces(boxd, host)
         told = []
         made = []
         with boxd.web() as client:
@@ -317,22 +318,22 @@ def test_few_open_files(tmp_path, files):
     traces.check_gone()
 
 
-def group_numbers(lot):
-    return sorted(int(path.name[1:]) for path in lot.glob("b[0-9]*"))
+def group_numbers(parent):
+    return sorted(int(path.name[1:]) for path in parent.glob("b[0-9]*"))
 
 
 def test_no_room_for_groups(tmp_path):
-    """The kernel refuses the group of a box: the error says so, and nothing of the box is left."""
-    ground = Ground()
+    """The kernel refuses the cgroup of a box: the error says so, and nothing of the box is left."""
+    host = HostState()
     with native_boxd(tmp_path) as boxd, boxd.web() as client:
-        traces = Traces(boxd, ground)
+        traces = Traces(boxd, host)
         client.exec("true", "bystander")
-        lot = sorted(traces.lots)[0]
-        # Two are kept ready; a first one of another shape may have been made and let go.
-        wait_until(lambda: len(group_numbers(lot)) == 3, what="the groups of the next boxes")
-        last = group_numbers(lot)[-1]
-        # Each try takes a name for the box, and may take one more for the next.
-        taken = [lot / f"b{number}" for number in range(last + 1, last + 18)]
+        parent = sorted(traces.parents)[0]
+        # Two warm boxes; a first one of another shape may have been made and dropped.
+        wait_until(lambda: len(group_numbers(parent)) == 3, what="the groups of the next boxes")
+        last = group_numbers(parent)[-1]
+        # Each try uses one number for the box, and may use another one for the next warm box.
+        taken = [parent / f"b{number}" for number in range(last + 1, last + 18)]
         for path in taken:
             path.mkdir()
         client.exec("true", "one but last")

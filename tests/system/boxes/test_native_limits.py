@@ -1,7 +1,8 @@
-"""Limits of native boxes: memory, processes, processor time, and what of the root may be written.
+"""Limits of native boxes: memory, processes, processor time, and how much of the root can be
+written.
 
-Memory, processes and processor time are a cgroup's: without one (an ordinary user on this host, by
-the operator's `degraded: true`) these tests skip.
+The first three need a cgroup: without one (an ordinary user on this host, allowed by the operator's
+`degraded: true`) these tests skip.
 """
 
 import json
@@ -63,7 +64,7 @@ def flow(request, flows):
     return flows.results(request.param)
 
 
-# By the real clients.
+# With the real clients.
 
 
 def test_memory_excess_ends_the_command_only(flow):
@@ -82,7 +83,7 @@ def test_processes_are_bounded(flow):
     assert {one["session_id"] for one in flow.gave("sessions")} >= {"big"}
 
 
-# Closer.
+# In detail, with a test client.
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +100,7 @@ def limited(place, client):
 
 
 def test_memory_excess_is_named(limited):
-    """Whether the shell died of it, or lives and passes on that its child did."""
+    """Whether the shell was killed, or reports that its child was."""
     for command in ("exec " + EATER.format(256), EATER.format(256) + "; exit $?"):
         result = limited.exec(command, "m", memory_mb=96)
         assert (result["exit_code"], result["stdout"]) == (137, "")
@@ -108,7 +109,7 @@ def test_memory_excess_is_named(limited):
 
 
 def test_memory_excess_of_files_in_tmp(limited):
-    """/tmp is memory too: what it takes is the box's own."""
+    """/tmp is memory, too: its files count for the box."""
     spec = {"memory_mb": 64, "timeout_sec": 20}
     filled = limited.exec("head -c 200000000 /dev/zero >/tmp/f; echo $?", "tmp", 30, **spec)
     assert filled["stdout"] != "0", filled
@@ -130,8 +131,8 @@ def test_eaters_side_by_side_do_not_end_each_other_s_session(limited):
 
 
 def test_fork_bomb(limited):
-    """It ends by its timeout; meanwhile others are served as ever. The first shell forks once: what
-    it starts may have used up all there is before it could do so again."""
+    """The fork bomb ends by its timeout; meanwhile others are served normally. The first shell
+    forks only once: its children may use up all processes before it could fork again."""
     bomb = {
         "cmd": "b() { b | b & }; b & exec sleep 60",
         "session_id": "bomb",
@@ -150,7 +151,7 @@ def test_fork_bomb(limited):
 
 
 def test_pids_limit_is_exact_enough(limited):
-    """Of 40 asked for, what fits in 16 with the box's own."""
+    """Of 40 processes, as many as fit in 16 with the box's own."""
     code = (
         "import os, time\n"
         "made = 0\n"
@@ -166,13 +167,13 @@ def test_pids_limit_is_exact_enough(limited):
 
 
 def spin(client, session, cpus):
-    """Seconds of a processor, and when that began and ended."""
+    """Seconds of processor time, and when the measurement began and ended."""
     return json.loads(client.exec(f"python3 -c '{SPIN}'", session, cpus=cpus)["stdout"])
 
 
 def test_cpus(limited):
-    """In 1.5 s of wall time a box of 0.2 gets 0.3 s, give or take a period of the scheduler. What one
-    with more gets is up to what else the machine does."""
+    """In 1.5 s a box with 0.2 processors gets 0.3 s, within a period of the scheduler. How much one
+    with a higher limit gets depends on what else the host does."""
     for _ in range(3):
         little, began, ended = spin(limited, "c1", 0.2)
         much = spin(limited, "c2", 2.0)[0]
@@ -194,7 +195,7 @@ def test_cpus_are_shared_by_the_commands_of_a_session(limited):
     assert sum(used) < 0.2 * (max(ended) - min(began)) + 0.6, results
 
 
-# What holds without a cgroup too.
+# Limits that hold without a cgroup, too.
 
 
 ROOTS = ["/", "/etc", "/usr", "/usr/bin", "/opt", "/var/lib", "/srv", "/home", "/dev"]
@@ -202,7 +203,7 @@ WRITABLE = ["/tmp", "/var/tmp", "/dev/shm", "/home/box", "/workspace", "/run"]
 
 
 def try_to_write(client, session, folders, **spec):
-    """Those of the folders in which a file can be made."""
+    """The folders among these in which a file can be created."""
     command = "; ".join(f"(echo x >{one}/probe) 2>/dev/null && echo {one}" for one in folders)
     return client.exec(command + "; true", session, **spec)["stdout"].split()
 
@@ -213,7 +214,7 @@ def test_read_only_root(client):
 
 
 def test_writable_root(client):
-    """Its own folders can be written, what comes from the host cannot."""
+    """The box's own folders are writable, those that come from the host are not."""
     spec = {"read_only_rootfs": False}
     written = try_to_write(client, "rw", ROOTS, **spec)
     assert {"/opt", "/srv", "/var/lib"} <= set(written)
@@ -229,7 +230,7 @@ def test_no_box_sees_what_another_wrote(client):
 
 
 def test_temporary_space_is_bounded(client):
-    """By the box's memory: half of it for /tmp, whoever runs boxd."""
+    """Limited by the box's memory: half of it for /tmp, whoever runs boxd."""
     spec = {"memory_mb": 64}
     free = client.exec("stat -f -c '%S %b' /tmp /dev/shm ~ /workspace", "space", **spec)["stdout"]
     for line in free.splitlines():
@@ -254,7 +255,7 @@ def test_limits_that_make_no_sense(client, wanted):
 
 
 def test_a_sleeping_box_can_be_left_alone(client):
-    """Its processes outlive many other execs and end with it."""
+    """Background processes survive many other execs and end with the box."""
     mark = nativelib.marker()
     client.exec(f"sleep {mark} &", "still")
     for turn in range(20):

@@ -1,6 +1,6 @@
-"""Folders of the host in native boxes: host_path, extra mounts of an exec, owners, refusals.
+"""Host folders in native boxes: host_path, extra mounts of an exec, owners of files, refusals.
 
-The first half is carried out by the real clients; the second looks closer.
+The first half runs the real clients, the second a test client that sees every field.
 """
 
 import contextlib
@@ -99,7 +99,7 @@ def flow(request, flows):
     return flows.results(request.param)
 
 
-# By the real clients.
+# With the real clients.
 
 
 def test_host_path_rw(flow):
@@ -178,7 +178,7 @@ def test_a_refused_mount_leaves_no_session(flow):
     assert listed == {"rw", "ro", "place", "none", "made", "plain"}
 
 
-# Closer.
+# In detail, with a test client.
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +188,8 @@ def client(place):
 
 
 def refusal(client, source=None, extra=None, **spec):
-    """Why an exec is refused. A refused extra mount leaves its session, a host_path does not."""
+    """The error of a refused exec. After a refused extra mount the session stays, after a refused
+    host_path it does not."""
     name = "plain" if source is None else "refused"
     spec = {"cmd": "true", "session_id": name, **spec}
     if source is not None:
@@ -221,7 +222,7 @@ def owner(path):
 
 
 def test_files_of_a_foreign_owner(place, client, foreign):
-    """LangBot's 0600 files are readable inside; what is made there is the owner's."""
+    """LangBot's 0600 files are readable inside; new files belong to the folder's owner."""
     if place.mode == "rootless":
         error = refusal(client, foreign, session_id="foreign")
         assert error.startswith(f"host_path {foreign} cannot be opened"), error
@@ -291,7 +292,7 @@ def test_blocked_roots_by_links(place, client, way):
 
 
 def test_blocked_roots_by_a_bind_mount(place):
-    """The path tells nothing."""
+    """The error does not tell whether the path exists."""
     with bound(place, "innocent") as (client, innocent):
         for path in (innocent, innocent / "ssl"):
             assert refusal(client, path) == f"host_path {path} is blocked for security"
@@ -300,7 +301,7 @@ def test_blocked_roots_by_a_bind_mount(place):
 
 
 def test_a_bind_mount_below_a_folder_does_not_come_along(place):
-    """A plain user cannot leave it out, so the folder is refused then."""
+    """An ordinary user cannot hide a mount below the folder, so the folder is refused."""
     with bound(place, "above") as (client, innocent):
         if place.mode == "rootless":
             text = "a mounted folder has other mounts below it, which only root can leave out"
@@ -358,7 +359,7 @@ def test_a_missing_source_of_an_extra_mount(place, client):
 
 @pytest.mark.parametrize("before", ["", "x", "xx"])
 def test_a_long_path_that_is_missing(place, client, before):
-    """Boxd's answer has room for 511 bytes: wherever that cuts the path, the client can read it."""
+    """boxd's answer has room for 511 bytes: wherever the path is cut, the client gets valid text."""
     path = f"{place.folder}/{before}" + "/".join(["\u754c" * 80] * 3)
     text = refusal(client, extra=path, session_id="s")
     assert text.startswith(f"extra_mounts.host_path {path[:120]}")
@@ -409,7 +410,7 @@ def test_the_operator_s_roots_are_enforced(place):
     text = f"local:\n  degraded: true\n  allowed_mount_roots: ['{inside}']\n"
     config = place.write(folder / "config.yaml", text)
     with place.start("--config", str(config), mount_roots=()) as boxd, boxd.web() as client:
-        # A client cannot loosen them.
+        # A client cannot relax the operator's rules.
         client.init(backend="local", local={"allowed_mount_roots": ["/"]})
         check_roots(client, inside, outside)
         check_link(client, inside / "out")
@@ -440,7 +441,7 @@ def check_outside(client, path):
 
 
 def test_execs_with_other_mounts_side_by_side(place, client):
-    """Each sees its own set while all run."""
+    """Commands that run at the same time see their own mounts only."""
     folders = [place.make("many", str(n)) for n in range(8)]
     for n, folder in enumerate(folders):
         place.write(folder / "n", str(n))

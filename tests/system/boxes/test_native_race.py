@@ -1,7 +1,7 @@
-"""Host folders that are swapped while boxes that mount them are made: nothing outside is reached.
+"""Host folders that are swapped while boxes mount them: nothing outside the mount roots is reached.
 
-swap_racer.c swaps the folder that is asked for and its parents with links to /etc, to a victim
-folder outside of the operator's roots, into the void, and with other folders.
+swap_racer.c replaces the requested folder and its parents with links to /etc, with a victim folder
+outside the operator's mount roots, with other folders, or with nothing.
 """
 
 import contextlib
@@ -14,15 +14,15 @@ import threading
 import pytest
 
 from boxdlib import build, fast_build
-from leftoverlib import Ground, Traces, compile_program, native_boxd, needs_root
+from leftoverlib import HostState, Traces, compile_program, native_boxd, needs_root
 
 pytestmark = needs_root
 
 THREADS = 3
 PATHS = ("top", "top/mid", "top/mid/leaf")
 SECRET = "the-secret-of-the-victim"
-# Whatever is there is shown, and something is written wherever it can be. A link below the mounted
-# folder leads to what the box itself has at that path: its own /etc, and no victim.
+# Prints what is there, and writes wherever it can. A link below the mounted folder leads to what
+# the box itself has at that path: its own /etc, not the victim.
 CMD = (
     "for d in {places}; do ls -a $d $d/*/ $d/*/*/;"
     " cat $d/secret $d/*/secret $d/*/*/secret $d/shadow $d/*/shadow;"
@@ -56,7 +56,7 @@ def tree_hash(folder, contents):
 
 
 class Racer:
-    """The program at work; `turns` when it has ended."""
+    """The running program; `turns` is set when it has ended."""
 
     def __init__(self, program, arena, victim):
         self.process = subprocess.Popen(
@@ -74,7 +74,7 @@ class Racer:
 
 
 class Tally:
-    """What came of the attempts, from all threads."""
+    """Results of the attempts, from all threads."""
 
     def __init__(self, wanted, forbidden):
         self._lock = threading.Lock()
@@ -102,14 +102,14 @@ class Tally:
                 self.wrong.append(answer)
 
     def _look_at(self, text):
-        """Never a word of the victim, nor what only the host's /etc has."""
+        """Nothing of the victim, and nothing that only the host's /etc has."""
         seen = self.forbidden & set(text.splitlines())
         if seen:
             self.wrong.append(sorted(seen))
 
 
 def host_words(boxd):
-    """Names that the host's /etc has and a box's has not, and what is in its shadow file."""
+    """Names that the host's /etc has and a box's has not, and the contents of its shadow file."""
     with boxd.web() as client:
         own = client.exec("ls -aRL /etc", "look")["stdout"].splitlines()
         client.ask("box_delete_session", {"session_id": "look"})
@@ -119,7 +119,7 @@ def host_words(boxd):
 
 
 def attempt(client, arena, number, tally):
-    """One box with a host folder, and one command in it with two mounts of its own."""
+    """A box with a host folder, and a command in it with two mounts of its own."""
     path = str(arena / PATHS[number % 3])
     other = str(arena / PATHS[number // 3 % 3])
     session = f"race-{number % 1000}"
@@ -146,7 +146,7 @@ def work(boxd, arena, tally):
 
 
 def make_victim(folder):
-    """A tree with the names of the arena's, so that a swapped parent leads to something."""
+    """A tree with the same names as in the arena, so that a swapped parent leads to something."""
     leaf = folder / PATHS[-1]
     leaf.mkdir(parents=True)
     for path in (folder, *(folder / name for name in PATHS)):
@@ -158,7 +158,7 @@ def make_victim(folder):
 
 @contextlib.contextmanager
 def untouched(victim):
-    """Neither the victim nor /etc has changed in any way."""
+    """Neither the victim nor /etc was changed."""
     before = tree_hash(victim, True), tree_hash("/etc", False)
     yield
     assert (tree_hash(victim, True), tree_hash("/etc", False)) == before
@@ -169,11 +169,11 @@ def check_race(tmp_path, creations, programs):
     victim, arena = tmp_path / "victim", tmp_path / "arena"
     make_victim(victim)
     arena.mkdir()
-    ground = Ground()
+    host = HostState()
     config = {"local": {"allowed_mount_roots": [str(arena)]}}
     options = {"programs": programs, "config": config, "mount_roots": ()}
     with untouched(victim), native_boxd(tmp_path, **options) as boxd:
-        traces = Traces(boxd, ground)
+        traces = Traces(boxd, host)
         tally = Tally(creations, VICTIM_WORDS | host_words(boxd))
         with Racer(racer_program, arena, victim) as racer:
             threads = [
@@ -194,7 +194,7 @@ def check_race(tmp_path, creations, programs):
     )
     assert tally.made + tally.refused == creations
     assert tally.mounted + tally.not_mounted == tally.made
-    # Both must have happened, or it was no race.
+    # Both must have happened, else there was no race.
     for number in (tally.made, tally.refused, tally.mounted, tally.not_mounted):
         assert number > creations // 50
     assert racer.turns > creations

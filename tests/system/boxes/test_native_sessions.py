@@ -1,6 +1,6 @@
-"""Sessions of native boxes: made, reused, in conflict, made anew, idle, persistent, deleted.
+"""Sessions of native boxes: created, reused, in conflict, recreated, idle, persistent, deleted.
 
-The first half is carried out by the real clients; the second looks closer.
+The first half runs the real clients, the second a test client that sees every field.
 """
 
 import contextlib
@@ -87,7 +87,7 @@ def make_steps(place, generation, carrier, mode):
         "dead": {"do": "count", "marker": mark},
         "got deleted": {"do": "get", "session_id": "made"},
         "fresh": {"do": "exec", "cmd": "ls -A . /tmp ~", **SPEC},
-        # Idle ones go: nothing else may be asked of them meanwhile.
+        # Idle sessions expire: nothing else may use them meanwhile.
         "keep": {"do": "create", "session_id": "kept", "persistent": True},
         "mark": exec_in("kept", "echo x >/tmp/x", persistent=True),
         "short": {"do": "init", "backend": "local", "session_ttl_sec": 1},
@@ -112,7 +112,7 @@ def flow(request, flows):
     return flows.results(request.param)
 
 
-# By the real clients.
+# With the real clients.
 
 
 def test_created_and_reused(flow):
@@ -186,7 +186,7 @@ def test_idle_ones_go_and_persistent_ones_stay(flow):
     assert flow.gave("kept")["stdout"] == "x"
 
 
-# Closer.
+# In detail, with a test client.
 
 
 @pytest.fixture(scope="module")
@@ -196,14 +196,14 @@ def client(place):
 
 
 def inits(boxd):
-    """The PID 1s of its boxes: each is a child of boxd."""
+    """The PID 1s of the client's boxes: each is a child of boxd."""
     listed = pathlib.Path(f"/proc/{boxd.pid}/task/{boxd.pid}/children").read_text()
     return [pid for pid in map(int, listed.split()) if is_init(pid)]
 
 
 def is_init(pid):
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        return boxdlib.status_of(pid)["NSpid"].split()[-1] == "1" and not boxdlib.is_blank(pid)
+        return boxdlib.status_of(pid)["NSpid"].split()[-1] == "1" and not boxdlib.is_warm_box(pid)
     return False
 
 
@@ -263,7 +263,7 @@ def test_first_execs_at_once_share_one_box(client):
 
 
 def test_many_first_execs_at_once(client):
-    """Each makes a box of its own: whoever comes when boxd is busy waits."""
+    """Each makes a box of its own: requests wait while boxd is busy."""
     started = [
         client.start("box_exec", {"cmd": f"echo {n}", "session_id": f"many{n}"}) for n in range(40)
     ]
@@ -296,7 +296,7 @@ def test_shutdown_destroys_every_box_and_the_runtime_stays(place):
 
 
 def test_deleting_makes_room_for_thirty_more(client):
-    """Nothing is used up: ids, cgroups, fds."""
+    """Nothing leaks: ids, cgroups, fds."""
     client.exec("true", "base")
     before = boxdlib.settled_fd_count(client.boxd.pid) if boxdlib.ROOT else None
     for turn in range(30):

@@ -1,5 +1,5 @@
-"""Live commands over the wire: terminals in native boxes, what may be asked of a command that runs,
-and what is refused, by name.
+"""Live commands over the wire: terminals in native boxes, requests to a running command, and
+refusals with their exact errors.
 """
 
 import os
@@ -34,7 +34,7 @@ def scenes(request, nothing_left):
 
 
 class Live:
-    """A live command. `out` is what it has printed by now."""
+    """A live command. `out` is its output so far."""
 
     def __init__(self, client, cmd, session="s", stdin=True, **spec):
         self.client = client
@@ -47,7 +47,7 @@ class Live:
         self.exec_id = first["data"]["exec_id"]
 
     def until(self, text, seconds=15):
-        """Reads on until all that was printed has this in it."""
+        """Reads until the output contains this."""
         end = time.monotonic() + seconds
         while text not in self.out:
             event = self.client.wait(self.seq, end - time.monotonic())["data"]
@@ -56,7 +56,7 @@ class Live:
         return self.out
 
     def end(self, seconds=15):
-        """Reads on to the end: its exit code."""
+        """Reads to the end and returns the exit code."""
         while True:
             event = self.client.wait(self.seq, seconds)["data"]
             if event["event"] == "exit":
@@ -79,7 +79,7 @@ class Live:
         assert self.end() == 137
 
 
-# What a command sees.
+# What a command sees of its terminal.
 
 
 def test_a_terminal_of_its_own(client):
@@ -121,7 +121,7 @@ def test_a_resize_is_heard(client):
 
 
 def test_keys_for_signals(client):
-    """The terminal makes signals of them, for the job in the foreground only."""
+    """The terminal turns them into signals for the foreground job only."""
     live = Live(client, "exec sh -i", tty=TTY)
     live.until("$ ")
     live.type("sleep 1000\n")
@@ -142,7 +142,7 @@ def test_keys_for_signals(client):
 
 
 def test_the_end_of_input_is_typed(client):
-    """A terminal goes on after it."""
+    """The terminal works on after its background job."""
     live = Live(client, "stty -echo; echo ready; cat; echo between; cat", tty=TTY)
     live.until("ready")
     assert live.ask("input", data="one\n", eof=True) == {}
@@ -154,7 +154,7 @@ def test_the_end_of_input_is_typed(client):
 
 
 def test_a_terminal_stays_while_its_command_runs(client):
-    """Though nobody has it open for a while."""
+    """The terminal survives while no process has it open."""
     wait = "rm -f /tmp/go; until [ -e /tmp/go ]; do sleep 0.05; done"
     command = f"exec </dev/null >/dev/null 2>&1; {wait}; {{ stty size; echo back; }} <>/dev/tty >&0"
     live = Live(client, command, tty=TTY)
@@ -165,7 +165,8 @@ def test_a_terminal_stays_while_its_command_runs(client):
 
 
 def test_a_terminal_hangs_up_with_its_command(client):
-    """What it left behind there goes on without it, and costs nothing, also at its end."""
+    """Background processes keep the terminal after the command, at no cost to others, also at their
+    end."""
     mark = nativelib.marker()
     live = Live(client, f"trap '' HUP; sleep {mark} & exit 3", "left", tty=TTY)
     assert live.end() == 3
@@ -194,7 +195,7 @@ while full < 20:
 
 @parallellib.scene
 def test_input_that_a_terminal_never_took_costs_nothing(client):
-    """Its command is over, but the end waits for a client that takes no more of its output."""
+    """The command is over, but its end waits for a client that takes no more output."""
     mark = nativelib.marker()
     command = f"stty raw -echo; python3 -c '{FILL}'; echo over >/tmp/over"
     spec = {"cmd": command, "session_id": "full", "stdin": True, "tty": TTY}
@@ -228,7 +229,7 @@ def test_a_terminal_and_mounts_of_its_own(client, place):
 
 
 def test_many_terminals_at_once(client):
-    """Each has its own number, and all are given back."""
+    """Each terminal has its own number, and all numbers are released."""
     for _ in range(3):
         lives = [Live(client, "tty; read x; echo got $x", tty=TTY) for _ in range(20)]
         names = {live.until("\r\n").split("\r\n")[0] for live in lives}
@@ -250,7 +251,7 @@ def test_cancel_ends_what_has_the_terminal(client):
     boxdlib.wait_until(lambda: not nativelib.proclib.find(mark), what="the foreground job ended")
 
 
-# The walls.
+# Isolation.
 
 PROBE = """
 import errno, fcntl, os, termios
@@ -273,7 +274,7 @@ print("steal", tried(fcntl.ioctl, slave, termios.TIOCSCTTY, 1))
 
 
 def test_a_terminal_is_the_box_s_own(client):
-    """Nothing can be typed into it, nobody else's can be reached, and a command may make more."""
+    """Nobody can type into it, no other terminal can be reached, and a command may open more."""
     live = Live(client, f"exec python3 -c '{PROBE}'", "walls", tty=TTY)
     assert live.end() == 0, live.out
     said = {}
@@ -282,7 +283,7 @@ def test_a_terminal_is_the_box_s_own(client):
         said.setdefault(word, []).append(rest)
     assert said["sti"] == [["EPERM"], ["EPERM"]]
     assert said["pts"] == [["0", "ptmx"]] and said["own"] == [["/dev/pts/1"]]
-    # The listing has one of its own.
+    # The listing itself has one.
     assert said["fds"] == [["0", "1", "2", "3", "4", "5"]]
     assert said["steal"] in ([["EPERM"]], [["EBUSY"]])
     (devices,) = said["dev"]
@@ -306,7 +307,8 @@ def test_another_box_has_another_devpts(client):
 
 
 def test_a_box_cannot_take_all_terminals(client):
-    """The host has a number for all boxes. Who has none left is told so, and others go on."""
+    """The host has one limit for all boxes. A box without a free terminal gets an error, others
+    work on."""
     take = "import os\nfor n in range(64): os.openpty()\nprint('ready', flush=True)\ninput()"
     greedy = Live(client, f'exec python3 -c "{take}"', "greedy")
     greedy.until("ready\n")
@@ -320,7 +322,7 @@ def test_a_box_cannot_take_all_terminals(client):
     assert Live(client, "tty", "greedy", tty=TTY).end() == 0
 
 
-# What is refused.
+# Refusals.
 
 
 @pytest.mark.parametrize(
@@ -358,7 +360,7 @@ def piped(client):
     yield live
     assert live.ask("input", data="done", eof=True) == {}
     assert (live.end(), live.out) == (0, "done")
-    # Nothing may be asked of one that has ended.
+    # A command that has ended accepts no requests.
     assert live.fail("input", data="x") == UNKNOWN
     assert live.fail("signal", signal=15) == UNKNOWN
     assert live.fail("resize", rows=1, cols=1) == UNKNOWN

@@ -1,6 +1,6 @@
-"""Real tools under the default filter: each does in a native box what people use it for.
+"""Common tools under the default seccomp filter: each does its usual work in a native box.
 
-All run at once, each in a session of its own; a tool that this host does not have is skipped.
+All run at once, each in a session of its own. A tool that this host lacks is skipped.
 """
 
 import functools
@@ -48,7 +48,7 @@ public class Sum {
 }
 """
 
-# What servers and clients set, and what must be done without.
+# Options that servers and clients set, and refused ones that they must cope with.
 SOCKET_PROGRAM = r"""
 import asyncio, fcntl, socket, struct, tempfile
 async def echo(reader, writer):
@@ -81,7 +81,7 @@ except OSError as error:
     print(error.strerror)
 """
 
-# name: (the command that must be there, the script, what it prints, more of the spec)
+# name: (the command that must be there, the script, what it prints, further members of the spec)
 TOOLS = {
     "sh": (
         "sh",
@@ -260,7 +260,7 @@ TOOLS = {
     ),
 }
 
-# The filter is the same for an ordinary user's boxes: the longest are run once.
+# The filter is the same for an ordinary user's boxes: the slowest ones run once.
 LONGEST = ("npm", "go", "java")
 CASES = [
     (mode, name)
@@ -308,7 +308,7 @@ def is_here(tool):
 
 @pytest.fixture(scope="module")
 def everything(nothing_left):
-    """everything(mode) gives what each tool that is here printed, or why not; it is asked once."""
+    """everything(mode) returns the output of each tool that this host has, or the error; run once."""
     return functools.cache(run_all)
 
 

@@ -1,4 +1,6 @@
-"""Workspaces beside each other: what one brings, takes or makes slow does not reach another."""
+"""Workspaces are isolated from each other: what one sends, uses up or slows down does not affect
+another.
+"""
 
 import hashlib
 import json
@@ -84,7 +86,7 @@ def test_a_digest_is_no_right_to_an_artifact(world):
     digest = theirs["content_digest"].removeprefix("sha256:")
     data = spec("b", mount(digest, empty, manifest), cmd=read)
     assert "Immutable artifact preparation failed" in client.fail("box_exec", data, context=THERE)
-    # Within a workspace a tree is there once.
+    # Within a workspace each tree exists once.
     assert client.ask("box_exec", spec("c", theirs, cmd=read), context=HERE)["exit_code"] == 0
 
 
@@ -116,20 +118,20 @@ def test_memory_of_artifacts_has_one_total(world):
     sessions = range(4)
     for number in sessions[:3]:
         client.ask("box_exec", spec(f"s{number}", held[number]), context=HERE)
-    # boxd tells of it when it has changed, and who asks meanwhile hears what was.
+    # boxd reports changes; until then the old number is shown.
     boxdlib.wait_until(
         lambda: 21 * MIB <= status()["memory"]["artifact_bytes"] <= 24 * MIB, what=status
     )
     told = client.fail("box_exec", spec("s3", held[3]), context=HERE)
     assert told.startswith("BoxCapacityExceededError: ")
     assert "limits.max_artifact_memory_mb_per_workspace is 24" in told
-    # Others have the rest, and no more than the total.
+    # Others get the rest, and no more than the total.
     client.ask("box_exec", spec("t0", held[3]), context=THERE)
     client.ask("box_exec", spec("t1", held[0]), context=THERE)
     told = client.fail("box_exec", spec("t2", held[1]), context=THERE)
     assert "limits.max_artifact_memory_mb is 40" in told
     assert status()["memory"]["artifact_bytes"] <= 40 * MIB
-    # What no box has any more makes room.
+    # Trees that no box uses any more make room.
     client.ask("box_delete_session", {"session_id": "s0"}, context=HERE)
     client.ask("box_exec", spec("s3", held[3]), context=HERE)
 
@@ -151,7 +153,7 @@ def test_ceilings_of_one_spec(world, asked, name):
 
 
 def test_a_time_that_nobody_has_set_is_no_fault(world):
-    """`box exec` without --timeout, and a box that is only made."""
+    """`box exec` without --timeout, and a box that is only created."""
     _, client = world
     never = 10 * 365 * 24 * 3600
     answer = client.ask("box_exec", spec("t", timeout_sec=never), context=HERE)
@@ -169,7 +171,7 @@ def test_ceilings_are_not_a_clients_to_raise(world):
 def test_shares_of_one_workspace(world):
     _, client = world
     process = {"process_id": "p", "command": "sleep", "args": ["100"]}
-    # Two of the sixteen are for others.
+    # Two of the sixteen are reserved for others.
     for number in range(14):
         client.ask("box_create_session", {"session_id": f"s{number}"}, context=HERE)
     told = client.fail("box_create_session", {"session_id": "more"}, context=HERE)
@@ -211,11 +213,11 @@ def test_memory_that_is_promised_and_kept(mode):
         with nativelib.dialled(place) as client:
             told = client.fail("box_exec", spec("a"), context=HERE)
             assert told.startswith("BoxCapacityExceededError: there is no memory for another box")
-            assert f"limits.reserve_memory_mb keeps {reserve};" in told
+            assert f"limits.reserve_memory_mb keeps {reserve} free;" in told
 
 
 def test_an_image_with_a_large_etc_holds_up_nobody(world):
-    """Boxes of another workspace come and go while its images are looked at."""
+    """Boxes of another workspace can be made and removed while its images are checked."""
     place, client = world
     root = imagelib.make_root(place.folder / "large", "large")
     for number in range(6000):
@@ -233,12 +235,13 @@ def test_an_image_with_a_large_etc_holds_up_nobody(world):
         answers = [client.wait(seq) for seq in asked]
     for answer in answers:
         assert "its /etc has more than 4096 entries or 4 MiB" in answer["message"]
-    # In boxd's own thread they took more than a second, and the first command waited for all ten.
+    # In boxd's own thread they would take more than a second, and the first command would wait for
+    # all ten.
     assert ended >= 3
 
 
 def test_images_that_wait_hold_few_files(world):
-    """Each of their folders is an open file of boxd's, but only when their turn has come."""
+    """Each of their folders is an open file of boxd's, but only while it is their turn."""
     place, client = world
     root = imagelib.make_root(place.folder / "wide", "wide")
     for number in range(20):
@@ -255,7 +258,7 @@ def test_images_that_wait_hold_few_files(world):
         most = max(most, len(list(fds.iterdir())))
     for seq in asked:
         assert "its /etc has more than 4096 entries or 4 MiB" in client.wait(seq)["message"]
-    # All at once they would be more than 300.
+    # All at once they would need more than 300 files.
     assert before + 20 < most < before + 160
 
 

@@ -1,7 +1,7 @@
-"""What a box can take of the host beside memory, processes and processors, and what others still get.
+"""Host resources besides memory, processes and processor time that a box can use up.
 
-Each test takes all there is in one box, and then looks at what root on the host and a box of
-another tenant have left.
+Each test takes all it can in one box, then checks what is left for root on the host and for another
+tenant's box.
 """
 
 import contextlib
@@ -52,12 +52,12 @@ print(len(held), flush=True)
 """
 TAKE_TCP = """
 import socket
-held, door = [], socket.socket()
-door.bind(("127.0.0.1", 0))
-door.listen(100)
+held, listener = [], socket.socket()
+listener.bind(("127.0.0.1", 0))
+listener.listen(100)
 for _ in range(80):
-    giver = socket.create_connection(door.getsockname())
-    taker = door.accept()[0]
+    giver = socket.create_connection(listener.getsockname())
+    taker = listener.accept()[0]
     held += [giver, taker]
     giver.setblocking(False)
     giver.setsockopt(1, 7, 1 << 22)
@@ -83,7 +83,7 @@ time.sleep(20)
 """
 
 
-# Into the error queue of the sender: answers of ICMP, and packets whose time of sending is asked for.
+# Fills the sender's error queue: ICMP errors, and packets with requested send timestamps.
 TAKE_ERRORS = """
 import socket, struct
 asked, held = [(1, 37, struct.pack("I", 2))], []
@@ -105,16 +105,16 @@ import time
 time.sleep(20)
 """
 
-# The same in TCP; and in sockets that are in no list any more, after connect to no family.
+# The same in TCP, and in sockets that are in no list any more after a connect to AF_UNSPEC.
 TAKE_TCP_ERRORS = """
 import ctypes, socket, struct, time
 asked, held, libc = [(1, 37, struct.pack("I", 2))], [], ctypes.CDLL(None)
-door = socket.socket()
-door.bind(("127.0.0.1", 0))
-door.listen(10)
+listener = socket.socket()
+listener.bind(("127.0.0.1", 0))
+listener.listen(10)
 while len(held) < 960:
-    giver = socket.create_connection(door.getsockname())
-    taker = door.accept()[0]
+    giver = socket.create_connection(listener.getsockname())
+    taker = listener.accept()[0]
     giver.setsockopt(1, 8, 1 << 22)
     giver.setsockopt(1, 18, 1 << 30)
     giver.setsockopt(6, 1, 1)
@@ -148,16 +148,16 @@ while len(held) < 900:
     libc.connect(one.fileno(), bytes(16), 16)
 time.sleep(20)
 """
-# What servers have: many connections, and many that have died and were not closed yet.
+# What servers have: many open connections, and many that are dead but not closed yet.
 BUSY = """
 import os, socket, time
 child = os.fork()
-door, held = socket.socket(), []
-door.bind(("127.0.0.1", 0))
-door.listen(100)
+listener, held = socket.socket(), []
+listener.bind(("127.0.0.1", 0))
+listener.listen(100)
 for _ in range(500):
-    held.append(socket.create_connection(door.getsockname()))
-    held.append(door.accept()[0])
+    held.append(socket.create_connection(listener.getsockname()))
+    held.append(listener.accept()[0])
 begun = time.monotonic()
 while time.monotonic() - begun < 2:
     for giver, taker in zip(held[::2], held[1::2]):
@@ -167,12 +167,12 @@ if child and os.waitpid(child, 0)[1] == 0: print("well")
 """
 DEAD = """
 import socket, struct, time
-door, held = socket.socket(), []
-door.bind(("127.0.0.1", 0))
-door.listen(100)
+listener, held = socket.socket(), []
+listener.bind(("127.0.0.1", 0))
+listener.listen(100)
 for _ in range(300):
-    held.append(socket.create_connection(door.getsockname()))
-    one = door.accept()[0]
+    held.append(socket.create_connection(listener.getsockname()))
+    one = listener.accept()[0]
     one.setsockopt(1, 13, struct.pack("ii", 1, 0))
     one.close()
 time.sleep(2)
@@ -214,7 +214,7 @@ def place():
 
 @contextlib.contextmanager
 def dialled(place):
-    """A client, which knows its boxd."""
+    """A client that knows its boxd."""
     with place.start() as boxd, boxd.web() as client:
         client.boxd = boxd
         yield client.init(backend="local")
@@ -227,7 +227,7 @@ def client(place):
 
 
 def take(client, session, text, **more):
-    """What it printed. What it took stays taken: a child has it, and goes on in the box."""
+    """The output of a program that takes all it can. A child in the box keeps what was taken."""
     held = (
         "import os, time\nends = os.pipe()\nif os.fork():\n"
         "    os.close(ends[1])\n    print(os.read(ends[0], 100).decode(), flush=True)\n    os._exit(0)\n"
@@ -244,7 +244,7 @@ def end(client, *sessions):
 
 
 def test_inotify_of_a_box_is_its_own(client):
-    """The kernel counts it for the owner of the namespace too: that is the box, not root."""
+    """The kernel also charges the owner of the namespace: that is the box, not root."""
     before = left_of_inotify()
     assert int(take(client, "greedy", TAKE_INOTIFY)) >= 100
     assert left_of_inotify() >= before - 2
@@ -262,7 +262,7 @@ def test_timers_and_queued_signals_of_a_box_are_its_own(client):
 
 @pytest.mark.parametrize("text, kind", [(TAKE_UDP, "UDP"), (TAKE_TCP, "TCP")], ids=["udp", "tcp"])
 def test_socket_buffers_are_the_box_s_memory(client, text, kind):
-    """The sum of the host is asked for, whatever version of cgroups it has."""
+    """The total of the host is checked, on both versions of cgroups."""
     before = pages_of(kind)
     take(client, "buffers", text, memory_mb=64)
     held = (pages_of(kind) - before) * 4096
@@ -279,7 +279,7 @@ def test_open_files_of_a_box_are_a_share(client):
 
 @pytest.mark.parametrize("way", ["0", "1"], ids=["icmp", "times"])
 def test_error_queues_of_udp_end_a_box_that_holds_too_much(client, way):
-    """With the network off, too: no cgroup is charged for them."""
+    """Also with the network off: no cgroup is charged for them."""
     cmd = f"{PYTHON} - <<'END'\n{TAKE_ERRORS.replace('WAY', way)}\nEND"
     error = client.fail("box_exec", {"cmd": cmd, "session_id": "e", "memory_mb": 64})
     assert "its sockets held more of the host's memory than the box may have" in error
@@ -288,7 +288,7 @@ def test_error_queues_of_udp_end_a_box_that_holds_too_much(client, way):
 
 
 def test_receive_buffers_in_a_box_stay_as_they_are(client):
-    """SO_RCVBUF is answered, and does nothing; TCP makes them no larger than this either."""
+    """SO_RCVBUF is answered and ignored; TCP does not grow its buffers beyond this, either."""
     text = """
 import socket
 for kind in (1, 2):
@@ -303,7 +303,7 @@ print(open("/proc/sys/net/ipv4/tcp_rmem").read())
     end(client, "buffers")
 
 
-# A connection is charged to whoever accepts it.
+# A connection is charged to the cgroup that accepts it.
 TAKE_UNACCEPTED = """
 import socket, time
 listeners = [socket.create_server(("127.0.0.1", 0), backlog=4096) for _ in range(40)]
@@ -358,8 +358,8 @@ def test_netlink_sockets_end_a_box_that_holds_too_much(client):
 # The watcher.
 
 
-def lots_of(boxd):
-    """The folders in which a boxd keeps the cgroups of its boxes, one in each hierarchy."""
+def cgroup_parents_of(boxd):
+    """The cgroup parents of a boxd, one in each hierarchy: the cgroups of its boxes are below."""
     links = set()
     for fd in os.listdir(f"/proc/{boxd}/fd"):
         with contextlib.suppress(FileNotFoundError):
@@ -382,7 +382,7 @@ def status_of(pid):
 
 
 def start(place):
-    """A boxd with a box in which something runs."""
+    """A boxd with a box in which a command runs."""
     client = dialled(place)
     made = client.__enter__()
     made.exec("sleep 86400 & exit 0", "stays")
@@ -391,22 +391,24 @@ def start(place):
 
 def test_a_kill_of_boxd_leaves_no_cgroup(place):
     with dialled(place) as other:
-        living = lots_of(other.boxd.pid)
+        others = cgroup_parents_of(other.boxd.pid)
         scope, made = start(place)
         boxd = made.boxd.pid
-        lots = lots_of(boxd)
-        assert lots and all((lot / "b1").exists() or any(lot.glob("b*")) for lot in lots)
+        parents = cgroup_parents_of(boxd)
+        assert parents and all(any(parent.glob("b*")) for parent in parents)
         os.kill(boxd, signal.SIGKILL)
         begun = time.monotonic()
-        wait_until(lambda: not any(lot.exists() for lot in lots), 10, "the end of its cgroups")
+        wait_until(
+            lambda: not any(parent.exists() for parent in parents), 10, "the end of its cgroups"
+        )
         assert time.monotonic() - begun < GONE_SECONDS
-        assert all(lot.exists() for lot in living)
+        assert all(parent.exists() for parent in others)
         assert other.exec("echo well", "there")["stdout"] == "well"
         with contextlib.suppress(Exception):
             scope.__exit__(None, None, None)
 
 
-def test_the_watcher_is_small_and_fenced(client):
+def test_the_watcher_is_small_and_confined(client):
     (pid,) = watcher_of(client.boxd.pid)
     status = status_of(pid)
     assert int(status["CapEff"], 16) & ~(1 << 5 | 1 << 1) == 0
@@ -430,7 +432,7 @@ def test_a_watcher_that_died_is_started_again(client):
 def test_the_watcher_ends_with_boxd(place):
     scope, made = start(place)
     (pid,) = watcher_of(made.boxd.pid)
-    lots = lots_of(made.boxd.pid)
+    parents = cgroup_parents_of(made.boxd.pid)
     scope.__exit__(None, None, None)
     wait_until(lambda: not is_alive(pid), 5, "the end of the watcher")
-    assert not any(lot.exists() for lot in lots)
+    assert not any(parent.exists() for parent in parents)

@@ -1,5 +1,5 @@
-"""The volumes of a session are seen by all that runs in it: commands, managed processes, file
-actions; and by nothing else.
+"""Volumes of a session: visible to everything that runs in the session (commands, managed
+processes, file actions) and to nothing else.
 """
 
 
@@ -19,7 +19,7 @@ def client(place):
 
 
 class Session:
-    """One with a volume to read and one to write."""
+    """A session with a volume to read and one to write."""
 
     def __init__(self, client, place, name):
         self.client, self.name = client, name
@@ -80,7 +80,7 @@ def test_one_with_memory_of_its_own(session, place):
 
 
 def test_a_process_whose_volume_is_gone(session, place):
-    """It is not started without, and says which."""
+    """The process is not started without the volume; the error names it."""
     (session.ro / "given").unlink()
     session.ro.rmdir()
     info = session.start("echo started >/data/started")
@@ -91,7 +91,7 @@ def test_a_process_whose_volume_is_gone(session, place):
 
 
 def test_a_process_is_asked_to_end_at_once(session):
-    """While its volumes are opened, too."""
+    """Also while the volumes are being opened."""
     for number in range(20):
         session.start("sleep 1000", f"n{number}")
         asked = {"session_id": session.name, "process_id": f"n{number}"}
@@ -141,7 +141,7 @@ def test_other_sessions_do_not_see_them(client, place, session):
 
 
 def test_they_stay_when_box_rpc_dies(place, nothing_left):
-    """A process keeps what it has, and the next one gets it anew."""
+    """A running process keeps its mount, the next one gets a new one."""
     with nativelib.dialled(place) as client:
         session = Session(client, place, "kill")
         session.start("while :; do cat /workspace/in/given >>/data/log; sleep 0.05; done", "loop")

@@ -1,4 +1,4 @@
-"""The `box` command: its command line, and what it does with a boxd that has the fake backend."""
+"""The `box` command: its command line, and how it works with a boxd that has the fake backend."""
 
 import contextlib
 import json
@@ -31,7 +31,7 @@ def scenes(request):
 
 @pytest.fixture
 def programs(tmp_path):
-    """The programs in a folder of this test, so that their processes can be told from others."""
+    """The programs in a folder of this test, so that their processes can be identified."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for name in ("box", "boxd", "box-rpc"):
@@ -53,7 +53,7 @@ def assert_gone(folder):
     wait_until(lambda: not running(folder), 5, lambda: f"left: {running(folder)}")
 
 
-# run, with a boxd of its own.
+# `box run` with a private boxd.
 
 
 @pytest.mark.usefixtures("scenes")  # they wait while others work
@@ -154,7 +154,7 @@ def test_a_missing_boxd_is_named(tmp_path):
         "",
         f"box: BoxRuntimeUnavailableError: {expected}\n",
     )
-    # A boxd in the working folder is nobody's choice.
+    # A boxd in the working folder must not be used.
     (tmp_path / "empty").mkdir()
     shutil.copy2(build() / "boxd", tmp_path / "empty" / "boxd")
     options["env"] = {"PATH": ":."}
@@ -169,7 +169,7 @@ def test_run_gives_its_boxd_a_configuration(tmp_path):
     code, out, told = box("run", "--config", bad, "echo", "hi")
     assert (code, out) == (125, "") and "local.seccomp must be" in told
     code, out, told = box("run", "--config", good, "--endpoint", "ws://127.0.0.1:1", "true")
-    assert (code, out) == (125, "") and "--config is for a boxd that is started" in told
+    assert (code, out) == (125, "") and "--config is for a boxd that box starts" in told
 
 
 def test_boxd_is_found_on_path(tmp_path):
@@ -221,7 +221,7 @@ def test_create_asks_for_what_it_was_told(boxd):
     asked = {"network": "on", "memory_mb": 64, "cpus": 0.5, "pids_limit": 9}
     asked |= {"read_only_rootfs": False, "persistent": True, "session_id": "n"}
     assert {key: session[key] for key in asked} == asked
-    # And a command in it does not conflict with that.
+    # A command in it does not conflict with its limits, either.
     assert dialled(boxd, "exec", "n", "echo hi") == (0, "hi\n", "")
 
 
@@ -264,7 +264,7 @@ def test_output_that_nobody_reads_is_an_error(boxd):
             assert box(*args, stdout=full, **options) == expected
 
 
-# Which runtime.
+# How the runtime is chosen.
 
 
 def test_the_endpoint_comes_from_the_option_first(boxd):

@@ -1,4 +1,4 @@
-"""The operator sees and works in the boxes of all workspaces, by WORKSPACE/BOX; nobody else does."""
+"""The operator sees and uses the boxes of all workspaces as WORKSPACE/BOX. Nobody else can."""
 
 import contextlib
 import json
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 class Operator:
-    """The command `box` as the user that runs boxd, at its socket."""
+    """The command `box` as the user that runs boxd, over the operator's socket."""
 
     def __init__(self, place, boxd, path):
         self.place = place
@@ -59,7 +59,8 @@ def operated(place, **options):
 
 @pytest.fixture(scope="module")
 def operator(place):
-    """Of a boxd with two workspaces of a platform, of which each has a box `b`, and one of its own."""
+    """A boxd with two workspaces of a platform, each with a box `b`, and a box of the operator's
+    own."""
     with operated(place) as made, made.boxd.web() as client:
         for workspace in ("one", "two/three"):
             client.ask("box_create_session", {"session_id": "b"}, context=context(workspace=workspace))
@@ -82,10 +83,10 @@ def test_all_boxes_are_listed_with_whose_they_are(operator):
     assert first["instance_uuid"] == clientlib.INSTANCE
     assert first["workspace_uuid"] == "one"
     assert first["placement_generation"] == 1
-    # Those of one workspace are told as ever.
+    # One workspace's boxes are listed as before.
     (own,) = json.loads(operator.good("ls", "--json"))
     assert "workspace_uuid" not in own
-    # A successor of box-rpc knows it, too.
+    # A successor of box-rpc lists them, too.
     operator.boxd.kill_worker()
     operator.boxd.wait_served(2)
     assert len(names(operator)) == 3
@@ -96,7 +97,7 @@ def test_commands_take_workspace_and_box(operator):
         name = f"{workspace}/b"
         assert operator.good("exec", name, f"echo {workspace} > note; cat note") == f"{workspace}\n"
     assert operator.good("exec", "b", "cat note") == "box\n"
-    # The platform finds there what the operator has written, in the same box.
+    # The platform's client finds the file that the operator has written in the same box.
     with operator.boxd.web() as client:
         found = client.ask(
             "box_exec", {"session_id": "b", "cmd": "cat note"}, context=context(workspace="one")
@@ -162,7 +163,7 @@ def test_who_is_not_the_operator_is_told_of_its_own_boxes_alone(operator):
 
 
 def test_boxes_of_clients_without_a_context(place):
-    """As those of SDK 0.4: their workspace has no name."""
+    """A client as in SDK 0.4: its workspace has no name."""
     with operated(place, instance=None) as operator, operator.boxd.web(instance=None) as client:
         client.context = None
         client.ask("box_create_session", {"session_id": "b"})
@@ -176,7 +177,7 @@ def test_boxes_of_clients_without_a_context(place):
         assert client.ask("box_get_sessions")["sessions"] == []
 
 
-# The last: it takes what the others have used.
+# Runs last: it removes what the other tests use.
 
 
 def test_boxes_of_others_are_removed(operator):

@@ -1,4 +1,6 @@
-"""box cp both ways, with a real boxd and native boxes: what arrives, where, and what goes wrong."""
+"""`box cp` in both directions with a real boxd and native boxes: what is copied, where to, and
+errors.
+"""
 
 import concurrent.futures
 import io
@@ -59,7 +61,7 @@ def make_tree(folder):
     return folder
 
 
-# What arrives.
+# What is copied.
 
 
 def test_a_tree_there_and_back(boxd, session, tmp_path):
@@ -70,7 +72,7 @@ def test_a_tree_there_and_back(boxd, session, tmp_path):
     before, after = tree(source), tree(tmp_path / "back")
     assert before.keys() == after.keys()
     assert before == after
-    # Nothing of ours is left in the box.
+    # No temporary file is left in the box.
     assert inside(boxd, "ls -A /workspace") == "t\n"
 
 
@@ -101,7 +103,7 @@ def test_sizes(boxd, session, tmp_path, size):
 
 
 def test_a_file_that_grows(boxd, session, tmp_path):
-    """What it had when it was opened is copied. One of the kernel tells no size before."""
+    """The size at opening is copied. Files of the kernel report no size in advance."""
     path = tmp_path / "log"
     begun = os.urandom(8 * MIB)
     path.write_bytes(begun)
@@ -133,7 +135,7 @@ def test_links_are_links(boxd, session, tmp_path):
     assert inside(boxd, "readlink l") == "target\n"
     copied(boxd, "s:l", tmp_path / "back")
     assert os.readlink(tmp_path / "back") == "target"
-    # With a slash a folder is meant.
+    # A trailing slash means a folder.
     inside(boxd, "mkdir d; echo x > d/f; ln -s d dl")
     for source, target in [("s:dl/", "d"), ("s:d/.", "e"), ("s:d/", "g")]:
         copied(boxd, source, tmp_path / target)
@@ -156,7 +158,7 @@ def test_what_is_there_is_replaced_and_the_rest_stays(boxd, session, tmp_path):
     assert (tmp_path / "d" / "sub" / "f").read_text() == "old\n"
 
 
-# Where it goes: as docker has it. The whole table is in test_copy_rules.c.
+# The target follows the rules of `docker cp`. The whole table is in test_copy_rules.c.
 
 
 def test_where_it_goes(boxd, session, tmp_path):
@@ -210,14 +212,14 @@ def test_archives(boxd, session, tmp_path):
     code, out, err = box(boxd, "cp", "-", "s:/tmp", data=b"this is no archive" * 100)
     assert code == 125 and "in the box: tar:" in err
     assert inside(boxd, "ls -A /tmp") == "n\n"
-    # A reader that goes.
+    # A reader that closes early.
     with start(boxd, "cp", "s:/usr/bin", "-") as process:
         process.stdout.read(1000)
         process.stdout.close()
         assert process.wait(20) == 141
 
 
-# What goes wrong.
+# Errors.
 
 
 def test_no_tar_in_the_box(boxd, session, tmp_path):
@@ -266,7 +268,7 @@ def test_what_cannot_be_read(boxd, session, tmp_path):
     assert (tmp_path / "e" / "a").read_text() == "x\n"
 
 
-# Interrupted.
+# Interrupts.
 
 
 def test_interrupted_on_the_way_in(boxd, session, tmp_path):
@@ -276,7 +278,7 @@ def test_interrupted_on_the_way_in(boxd, session, tmp_path):
         reader, writer = os.pipe()
         made = tmp_path / f"to-{name}"
         made.mkdir(exist_ok=True)
-        # An archive that never ends, or a file of which the rest is missing.
+        # An archive that never ends, or a file whose rest is missing.
         if name == "d":
             source = ["-", "s:d"]
             head = archive_of(entry("f", b"x" * 5000))[:3000]
@@ -316,7 +318,7 @@ def test_interrupted_on_the_way_out(boxd, session, tmp_path):
 
 
 def test_killed_on_the_way_out(boxd, session, tmp_path):
-    """Whoever goes without a word leaves no command behind, whatever the runtime was doing."""
+    """A client that disconnects silently leaves no command behind, whatever the runtime was doing."""
     inside(boxd, "truncate -s 4G big")
     for turn in range(12):
         with start(boxd, "cp", "s:big", tmp_path / "big") as process:

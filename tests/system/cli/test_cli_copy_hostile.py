@@ -1,5 +1,5 @@
-"""box cp with what an honest box or host would not show it: answers of the box that contradict each
-other, archives that a `tar` of its own makes, names too long, and places that are no files.
+"""`box cp` against hostile boxes and hosts: contradictory answers, archives from a payload's own
+`tar`, names that are too long, and sources or targets that are not regular files.
 """
 
 import os
@@ -30,7 +30,7 @@ def session(boxd):
 
 
 def probe_says(boxd, answer):
-    """From now on the box answers the question what is there with this."""
+    """From now on the box gives this answer about the type of a path."""
     inside(
         boxd,
         "mkdir -p bin; printf '#!/bin/sh\\ncase $2 in s=*) echo %s; exit;; esac;"
@@ -40,7 +40,7 @@ def probe_says(boxd, answer):
 
 
 def test_a_file_that_is_called_up(boxd, session, tmp_path):
-    """A box that says of ".." that it is a file must not get at the folder above DST."""
+    """A box that claims ".." is a file must not get at the folder above DST."""
     inside(boxd, "mkdir a; echo x > pwned")
     (tmp_path / "out").mkdir()
     probe_says(boxd, "ept:")
@@ -56,7 +56,7 @@ def test_names_too_long(boxd, session, tmp_path, name):
     for source in ("s:d", "s:f"):
         code, out, err = box(boxd, "cp", source, f"{tmp_path}/{name}")
         assert (code, out) == (125, "") and err.endswith(": the name is too long\n"), err
-    # A box can say that it has one.
+    # A box can claim to have such a file.
     probe_says(boxd, "dept:")
     code, out, err = box(boxd, "cp", f"s:{name}", tmp_path)
     assert (code, out) == (125, "") and err.endswith(": the name is too long\n"), err
@@ -80,14 +80,14 @@ def test_an_archive_without_end_ends_with_its_reader(boxd, session):
 
 
 def test_a_fifo_does_not_give_way(boxd, session, tmp_path):
-    """Nor does a device, which root could replace by a file."""
+    """Nor is a device, which root could replace by a file."""
     inside(boxd, "echo x > f")
     os.mkfifo(tmp_path / "p")
     (tmp_path / "l").symlink_to("p")
     code, out, err = box(boxd, "cp", "s:f", tmp_path / "p")
     assert (code, out) == (125, "") and err.endswith("p: is not a file, folder or link\n"), err
     assert stat.S_ISFIFO((tmp_path / "p").lstat().st_mode)
-    # A link gives way itself.
+    # A link is replaced, not followed.
     assert box(boxd, "cp", "s:f", tmp_path / "l") == (0, "", "")
     assert (tmp_path / "l").read_text() == "x\n" and not (tmp_path / "l").is_symlink()
     assert sorted(os.listdir(tmp_path)) == ["l", "p"]
@@ -102,11 +102,11 @@ def test_a_folder_that_may_not_be_written(boxd, session, tmp_path):
     assert inside(boxd, "stat -c '%a %Y' new; cat new/f; ls -A") == "555 1234567890\nxnew\n"
 
 
-# Archives that a `tar` of the box's own makes.
+# Archives from a `tar` of the payload's own.
 
 
 def make_hostile(boxd, archive):
-    """From now on the box's tar is one of its own."""
+    """From now on `tar` in the box is the payload's own."""
     inside(boxd, "mkdir -p bin d")
     feed = [*options(boxd), "s", "--", "sh", "-c", "cat > /workspace/evil"]
     assert clilib.box("exec", *feed, private=False, env=WHO, data=archive)[0] == 0
@@ -193,7 +193,7 @@ def test_nothing_is_written_outside(boxd, session, tmp_path, name):
     assert len(err.splitlines()) == 1
     assert tree(outside) == before
     assert outside.stat().st_mode & 0o777 == 0o755
-    # What is good in it still comes, and nothing else is anywhere.
+    # The valid entries are unpacked, and nothing else is written anywhere.
     assert (target / "d" / "good").read_bytes() == b"good"
     assert sorted(os.listdir(tmp_path)) == ["out", "target"]
     assert (outside / "secret").stat().st_nlink == 1
@@ -208,7 +208,7 @@ def test_links_that_were_there_are_not_followed(boxd, session, tmp_path):
     code, out, err = box(boxd, "cp", "s:d", tmp_path / "target")
     assert code == 125 and "d/l" in err
     assert os.listdir(tmp_path / "out") == []
-    # A link in the place of a file gives way itself.
+    # A link in place of a file is replaced, not followed.
     assert not (tmp_path / "target" / "d" / "f").is_symlink()
     assert (tmp_path / "target" / "d" / "f").read_text() == "y\n"
 
@@ -221,7 +221,7 @@ def test_no_setuid_comes_out(boxd, session, tmp_path):
     ]
     make_hostile(boxd, archive_of(*entries))
     copied(boxd, "s:d", tmp_path)
-    # A file by itself comes with the mode that the box's stat tells.
+    # A single file gets the mode that the box's stat reports.
     inside(boxd, "echo x > f; printf '#!/bin/sh\\necho 6755:2:1\\n' > bin/stat; chmod +x bin/stat")
     copied(boxd, "s:f", tmp_path)
     for name, mode in [("d", 0o755), ("d/s", 0o755), ("d/t", 0o777), ("f", 0o755)]:

@@ -1,5 +1,5 @@
-"""Where the output of `box` goes when nobody can take it: a full disk, a reader that has gone, and
-a reader that does not read. And what does not answer can be left.
+"""`box` when its output cannot be written: a full disk, a reader that is gone, a reader that does
+not read. A peer that does not answer can be interrupted.
 """
 
 import os
@@ -17,7 +17,7 @@ from fakeruntimelib import StreamServer
 WHO = {"LANGBOT_BOX_TRUSTED_INSTANCE_UUID": INSTANCE}
 KIB, MIB = 1 << 10, 1 << 20
 FULL = (125, "", "box: stdout: No space left on device\n")
-# Writes 64 KiB at a time, and then says in a file how many.
+# Writes 64 KiB at a time, and records the count in a file.
 COUNTER = (
     "i=0; while [ $i -lt 4096 ]; do i=$((i+1)); printf '%065535d\\n' $i;"
     "echo $i > /tmp/n; mv /tmp/n /tmp/count; done"
@@ -42,7 +42,8 @@ def box(native, command, *args, **more):
 
 
 def begin(native, script, name):
-    """Without a log, which `box start` gives: it waits for its reader, and nothing is dropped."""
+    """Started without the log that `box start` sets: it waits for its reader, and nothing is
+    dropped."""
     relaylib.shell_in(native, script, name)
 
 
@@ -76,25 +77,25 @@ def inside(native, script):
 def test_a_full_disk_is_told(native, session, words):
     if "writer" in words:
         begin(native, "yes", "writer")
-        # It may be slow to begin, and without output there is nothing to fail at.
+        # It may start slowly, and without output nothing fails.
         wait_until(lambda: box(native, "logs", "s", "writer")[1], what="output")
     with open("/dev/full", "w") as full:
         assert box(native, *words, stdout=full) == FULL
     if "writer" in words:
-        # What could not be written is no reason to end what others may use.
+        # A failed write is no reason to end a box that others may use.
         assert relaylib.info(native, "writer")["status"] == "running"
         assert box(native, "stop", "s", "writer")[0] == 0
     assert inside(native, "pidof yes tar || echo none") == "none\n"
 
 
 def test_a_full_disk_of_errors(native, session):
-    """Nothing can be said, but the code."""
+    """No message can be written; the exit code tells."""
     with open("/dev/full", "w") as full:
         with start(native, "exec", "s", "echo hi >&2; exit 3", stderr=full) as process:
             assert process.wait(20) == 125
 
 
-# A reader that has gone.
+# A reader that has closed.
 
 
 @pytest.mark.parametrize(
@@ -125,7 +126,7 @@ def memory_of(process):
 
 
 def stands_still(native):
-    """How many pieces were written when it goes on no more."""
+    """The number of pieces written once it has stopped growing."""
 
     def same():
         before = inside(native, "cat /tmp/count 2>/dev/null || true")
@@ -150,7 +151,7 @@ def test_a_reader_that_does_not_read_makes_the_process_wait(native, session, wor
         begin(native, COUNTER, "counter")
     with start(native, *words, stdin=subprocess.PIPE) as process:
         try:
-            # 256 MiB would come if it went on.
+            # 256 MiB would be written if it continued.
             assert stands_still(native) * 64 * KIB <= 8 * MIB
             assert memory_of(process) <= 96 * MIB  # with what the sanitizers need
             process.send_signal(signal.SIGINT)
@@ -171,7 +172,7 @@ def test_a_reader_that_does_not_read_makes_the_process_wait(native, session, wor
 
 @pytest.mark.parametrize("number, code", [("SIGINT", 130), ("SIGTERM", 143)])
 def test_a_question_of_cp_can_be_interrupted(number, code, tmp_path):
-    """The command that looks what is there never ends."""
+    """The command that lists the source never ends."""
     with StreamServer() as server:
         words = ["there:/etc/passwd", str(tmp_path / "x")]
         process = clilib.start("cp", "--endpoint", server.url, *words, private=False)

@@ -1,4 +1,4 @@
-"""box start, ps, logs, attach and stop, with a real boxd and native boxes."""
+"""`box start`, `ps`, `logs`, `attach` and `stop` with a real boxd and native boxes."""
 
 import concurrent.futures
 import json
@@ -88,7 +88,7 @@ def test_start_as_asked(boxd, client, session):
     assert (code, out, err) == (0, "p\n", "")
     ended(client, "p")
     assert box(boxd, "logs", "s", "p") == (0, "b c /tmp y  z\n", "")
-    # One word: a line for sh, or just a program.
+    # A single word: a line for sh, or just a program.
     assert box(boxd, "start", "s", "echo a; echo b")[0] == 0
     assert ended(client)["command"] == "sh"
     assert box(boxd, "logs", "s") == (0, "a\nb\n", "")
@@ -146,7 +146,7 @@ def test_stop(boxd, client, session):
     assert code == 125 and "BoxManagedProcessNotFoundError" in err
     begin(boxd, "exit 0", "over")
     ended(client, "over")
-    # All that run; the session stays, and what has ended can still be looked at.
+    # All running ones; the session stays, and ended processes can still be listed.
     assert box(boxd, "stop", "s") == (0, "a\nc\n", "")
     assert box(boxd, "ps", "s")[1].splitlines()[1].split()[:3] == ["s", "over", "exited"]
     assert box(boxd, "stop", "s") == (0, "", "")
@@ -175,13 +175,13 @@ def test_logs_take_nothing_away(boxd, client, session):
     assert box(boxd, "logs", "s")[1:] == ("out\n", "err\n")
     with relaylib.Relay(boxd, protocol="mcp") as relay:
         assert relay.recv() == "out"
-        # Attached, and not in the way of it.
+        # While another client is attached, without disturbing it.
         begun = time.monotonic()
         assert box(boxd, "logs", "s")[1:] == ("out\n", "err\n")
         assert time.monotonic() - begun < 5
         relay.send("hello")
         assert relay.recv() == "got hello"
-        # What it has taken is still shown.
+        # Output that was read is still shown.
         wait_until(lambda: box(boxd, "logs", "s")[1] == "out\ngot hello\n", what="output")
 
 
@@ -202,7 +202,7 @@ def test_logs_say_why_one_could_not_be_started(boxd, client, session):
     assert box(boxd, "start", "s", "--workdir", "/etc/passwd", "pwd")[0] == 0
     ended(client)
     assert box(boxd, "logs", "s")[2] == "pwd: its cwd cannot be used: Not a directory\n"
-    # One that was started and said nothing has nothing to say.
+    # A process that printed nothing has an empty log.
     begin(boxd, "exit 127")
     ended(client)
     assert box(boxd, "logs", "s") == (0, "", "")
@@ -234,7 +234,7 @@ def test_logs_follow_until_it_is_stopped_or_we_are(boxd, client, session):
 
 @parallellib.scene
 def test_logs_follow_over_broken_connections(boxd):
-    """They go on where they were: nothing is lost, nothing comes twice."""
+    """They resume where they were: nothing is lost, nothing comes twice."""
     count = "i=0; while [ ! -e /tmp/end ]; do i=$((i+1)); echo $i; sleep 0.001; done"
     create(boxd)
     begin(boxd, f"{count}; echo end; exit 3")
@@ -288,7 +288,7 @@ def test_what_is_not_held_is_said(boxd, client, session):
 
 
 def test_nobody_reads_and_it_runs_on(place):
-    """Whole lines of the last MiB are there, also for a new box-rpc and for who attaches."""
+    """Whole lines of the last MiB are kept, also for a new box-rpc and for clients that attach."""
     with nativelib.dialled(place) as client:
         create(client.boxd)
         look_at_a_log(client.boxd)
@@ -307,7 +307,7 @@ def look_at_a_log(boxd):
     os.kill(boxd.worker, signal.SIGKILL)
     wait_until(lambda: box(boxd, "logs", "s")[:2] == (0, out), 15)
     code, got, said = box(boxd, "attach", "s", data=b"\n")
-    # The oldest lines make room for what may come next.
+    # The oldest lines are dropped to make room.
     assert code == 0 and (out + "bye\n").endswith("\n" + got) and len(got) > 800 * 1024
     assert said == "" or "bytes of output were dropped before we read them" in said
 
@@ -319,7 +319,7 @@ def test_a_slow_reader_of_a_log_does_not_stop_it(boxd, client, session):
         assert attach.stdout.readline() == b"first\n"
         attach.stdin.write(b"\n")
         attach.stdin.flush()
-        # Nobody reads what attach writes: its pipe is full, and the process goes on.
+        # Nobody reads the output of attach: its pipe is full, and the process continues.
         wait_until(lambda: box(boxd, "exec", "s", "ls done")[0] == 0, 20)
         attach.stdin.close()
         got = attach.stdout.read()
@@ -371,7 +371,7 @@ def test_logs_of_nobody(boxd, session):
     ]:
         code, out, err = box(boxd, "logs", *args)
         assert code == 125 and out == "" and name in err
-        # By the name that people have given it, not by the runtime's own.
+        # Named by the name that its user gave it, not by the runtime's own.
         assert f"session {args[0]} " in err, err
 
 
@@ -398,7 +398,7 @@ def test_detached_it_runs_on(boxd, client, session):
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 130
     assert relaylib.info(client)["status"] == "running"
-    # What was shown does not come again; nothing at /dev/null is no end of its input.
+    # Output that was shown is not repeated; stdin from /dev/null is not the end of input.
     with start(boxd, "attach", "s") as process:
         wait_until(lambda: relaylib.info(client)["attached"], what="attached")
         with pytest.raises(subprocess.TimeoutExpired):
@@ -445,7 +445,7 @@ def test_stopped_while_attached(boxd, client, session):
 
 
 def test_much_both_ways(boxd, client, session):
-    """Of a process without a log, which waits for its reader: nothing is dropped."""
+    """A process without a log waits for its reader: nothing is dropped."""
     data = os.urandom(5 * MIB)
     relaylib.shell_in(client, "exec cat")
     with start(boxd, "attach", "s", stdin=subprocess.PIPE) as process:
@@ -455,7 +455,7 @@ def test_much_both_ways(boxd, client, session):
 
 
 def test_broken_connections_lose_and_double_nothing(boxd, client, session):
-    """Lines go in and come back, while the connection is cut again and again; it has no log."""
+    """Lines go in and come back while the connection is cut repeatedly; the process has no log."""
     relaylib.shell_in(client, "exec cat")
     data = b"".join(f"{i} {'x' * 200}\n".encode() for i in range(60000))
     breaks = 5
@@ -474,13 +474,14 @@ def test_broken_connections_lose_and_double_nothing(boxd, client, session):
                 cutting.result()
         assert (process.returncode, err) == (0, b"")
         assert out == data
-        # Ours, the relay's, and at least two more: a cut may come while there is no connection.
+        # Our own, the relay's, and at least two more: a cut may happen while there is no
+        # connection.
         assert proxy.accepted >= 4
 
 
 @parallellib.scene
 def test_another_writes_while_the_connection_is_broken(boxd):
-    """What was not sent yet goes in behind what the other has written."""
+    """Unsent input is appended after what the other client has written."""
     create(boxd)
     begin(boxd, "while read x; do echo got $x; done")
     with Proxy(boxd.port) as proxy:
@@ -500,16 +501,16 @@ def test_another_writes_while_the_connection_is_broken(boxd):
                 process.stdin.flush()
                 time.sleep(3)  # until it has read that
             out, err = process.communicate(timeout=20)
-    # The other has confirmed nothing of what it read.
+    # The other client has confirmed nothing of what it read.
     assert (process.returncode, out, err) == (0, b"got bbb\ngot c\n", b"")
 
 
 @parallellib.scene
 def test_another_writes_behind_what_nobody_took(boxd, tmp_path):
-    """How much of what was sent is in the process cannot be known then, and that is said."""
+    """How much of the sent input has reached the process is unknown then, and the message says so."""
     create(boxd)
     begin(boxd, "echo one; until [ -e /tmp/go ]; do sleep 0.05; done; exec cat > /dev/null")
-    # More than can wait before the process: not all is told to be taken.
+    # More than fits before the process: not all of it is confirmed.
     (tmp_path / "input").write_bytes(bytes(8 * MIB))
     with Proxy(boxd.port) as proxy, open(tmp_path / "input", "rb") as data:
         with start(boxd, "attach", "s", endpoint=proxy.url, stdin=data) as process:

@@ -1,4 +1,4 @@
-"""`box status` and `box profiles`: for people and as JSON, with and without a runtime."""
+"""`box status` and `box profiles`: as text and as JSON, with and without a runtime."""
 
 import json
 import socket
@@ -29,7 +29,7 @@ def own(tmp_path):
 
 
 def lines(text):
-    """{first word: rest} of a table without a head."""
+    """{first word: rest} of a table without a header."""
     return dict(line.split(None, 1) for line in text.splitlines())
 
 
@@ -99,7 +99,7 @@ def test_status_well(boxd):
     assert (code, err) == (0, "")
     told = lines(out)
     assert told["state"] == "healthy" and told["backend"] == "fake" and told["profile"] == "default"
-    # The share of one workspace, of the 64 that all may have.
+    # The share of one workspace, out of 64 for all.
     assert told["boxes"] == "0, limit 56, 56 free"
     assert told["runtime"] == boxd.url and "exec_tty" in told["features"]
     assert dialled(boxd, "create", "one")[0] == 0
@@ -128,7 +128,7 @@ def test_status_unreachable_and_disabled(tmp_path, own):
         told = lines(out)
         assert (code, err, told["state"], told["profile"]) == (1, "", "unreachable", "mine")
         assert told["reason"] and told["runtime"] == url and "backend" not in told
-        # By the file itself.
+        # Named by the file itself.
         path = tmp_path / "box.json"
         path.write_text(json.dumps({"runtime": {"endpoint": url}}))
         out = box("status", "--config", str(path), "--json", **ALONE)[1]

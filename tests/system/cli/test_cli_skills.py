@@ -1,6 +1,6 @@
-"""box skill against a real boxd, as root and as an ordinary user: installed from folders and ZIPs,
-shown, edited, removed; what is refused is named, nothing of a stranger's text steers the terminal,
-and nothing is left behind.
+"""`box skill` against a real boxd, as root and as an ordinary user: skills are installed from
+folders and ZIPs, shown, edited and removed. Refusals name the reason, control characters of a
+package never reach the terminal, and nothing is left behind.
 """
 
 import json
@@ -82,7 +82,7 @@ def test_add_folder(skill, tmp_path, place):
 
 
 def test_first_request_of_a_store(place, tmp_path):
-    """The archive reaches a box-skills that is started for it."""
+    """The archive is sent to a box-skills that is started for this request."""
     folder = package(tmp_path, "early")
     with place.start() as boxd:
         boxd.wait_served()
@@ -110,7 +110,7 @@ def test_add_by_a_relative_path(skill, tmp_path):
 
 @pytest.mark.parametrize("top", ["", "pdf-main/"])
 def test_add_zip(skill, tmp_path, top):
-    """The folder gets the skill's own name, as the format wants it, whatever the ZIP is called."""
+    """The folder is named after the skill, as the format requires, whatever the ZIP is called."""
     files = {f"{top}SKILL.md": entry("pdf"), f"{top}a/b.txt": "text"}
     archive = zipped(tmp_path / "download (1).zip", files)
     code, out, err = skill("check", archive)
@@ -168,7 +168,7 @@ def test_several(skill, tmp_path):
 
 
 def test_one_in_another(skill, tmp_path):
-    """A package is one, whatever is in it."""
+    """Whatever it contains, it counts as one package."""
     outer = package(tmp_path, "outer")
     package(outer, "inner")
     assert skill("add", "--dry-run", outer)[1].split() == ["outer", "."]
@@ -183,7 +183,7 @@ def test_from_nowhere(skill, tmp_path):
     assert skill("add", "--all", "--from", "x", tmp_path) == (125, "", said)
 
 
-# -- what is refused
+# -- refusals
 
 
 @pytest.mark.parametrize("kind", ["link", "fifo", "name", "many", "large"])
@@ -208,7 +208,7 @@ def test_folder_is_refused(skill, tmp_path, kind):
         said = "bad/large: is larger than 16 MiB"
     refused = (125, "", f"box: BoxValidationError: {said}\n")
     assert skill("add", folder) == refused
-    # No runtime was needed to say so.
+    # Refused without a runtime.
     assert clilib.box("skill", "add", "--endpoint", "ws://127.0.0.1:9", str(folder)) == refused
     assert names(skill) == []
 
@@ -241,7 +241,8 @@ def test_zip_with_a_link(skill, tmp_path):
 
 
 def test_zip_that_lies(skill, tmp_path):
-    """What only shows when it is unpacked is the runtime's to refuse; it names the entry too."""
+    """Faults that only show during unpacking are refused by the runtime, which also names the
+    entry."""
     archive = zipped(tmp_path / "x.zip", {"SKILL.md": entry("x"), "data": "some text " * 99})
     held = bytearray(archive.read_bytes())
     at = held.index(b"data") + 4
@@ -264,7 +265,7 @@ def test_no_skill_in_it(skill, tmp_path):
     assert skill("add", tmp_path / "x.zip") == (125, "", said)
 
 
-# -- what strangers wrote
+# -- untrusted text
 
 
 def test_hostile_texts(skill, client, tmp_path):
@@ -276,7 +277,7 @@ def test_hostile_texts(skill, client, tmp_path):
         assert code == 0 and "31mred" in out, args
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", out + err), args
     assert json.loads(skill("show", "nice", "--json")[1])["description"] == NASTY
-    # To a file goes what is there; a terminal obeys nothing of it.
+    # A file gets the text unchanged; on a terminal no control sequence has an effect.
     assert skill("cat", "nice", "raw")[1] == f"{NASTY}\n"
     args = ["skill", "cat", "--workspace", "ws1", "--endpoint", client.boxd.url, "nice", "raw"]
     with ttylib.Pty(*args, env=WHO) as pty:
@@ -385,7 +386,7 @@ def test_editor_that_fails(skill, tmp_path):
 
 @pytest.mark.parametrize("path", ["SKILL.md", "new.txt"])
 def test_changed_meanwhile(skill, client, tmp_path, path):
-    """The text that was typed is kept, and named."""
+    """The edited text is kept in a file, and the message names it."""
     skill("add", package(tmp_path, "shared"))
     root = client.ask("box_get_skill", {"name": "shared"})["skill"]["package_root"]
     script = f'echo more >> "$1"; echo theirs >> {root}/{path}'

@@ -1,4 +1,4 @@
-"""box skill where no runtime is needed, or none is there: folders are checked, and its help."""
+"""`box skill` without a runtime: checks of folders, help, and errors where a runtime is needed."""
 
 import clilib
 import pytest

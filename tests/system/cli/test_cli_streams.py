@@ -1,4 +1,4 @@
-"""The `box` command and live commands: output, input, signals, what it asks for."""
+"""The `box` command with live commands: output, input, signals, and the requests it sends."""
 
 import os
 import signal
@@ -36,7 +36,7 @@ def test_output_of_both_kinds_as_it_is(streaming):
         ("signal", (143, "", "")),
         ("memory", (137, "", "Killed\nbox: the command ran out of memory\n")),
         ("timeout", (124, "so far", "box: the command timed out\n")),
-        ("noexit", (125, "", "box: BoxError: the runtime did not tell the end\n")),
+        ("noexit", (125, "", "box: BoxError: the runtime sent no result of the command\n")),
         ("exit 256", (125, "", "box: BoxError: the runtime did not report an exit code\n")),
         (
             "drop",
@@ -70,7 +70,7 @@ def test_much_output_is_acknowledged_every_four(streaming):
     code, out, err = dialled(streaming, "run", "many 100 65536")
     expected = b"".join(bytes([n % 251]) * 65536 for n in range(100))
     assert (code, err) == (0, "") and out.encode(errors="surrogateescape") == expected
-    # 102 events: the first and the last are no output. Acknowledged by fours at the least.
+    # 102 events: the first and the last are not output. Each acknowledgement covers four or more.
     steps = [after - before for before, after in zip([0, *streaming.acks], streaming.acks)]
     assert all(4 <= step <= 8 for step in steps) and streaming.acks[-1] > 102 - 8
 
@@ -128,7 +128,7 @@ def test_null_and_a_closed_stdin_are_no_input(streaming, closed):
 def test_a_command_may_end_without_its_input(streaming):
     data = b"x" * 4_000_000
     assert dialled(streaming, "run", "deaf", data=data) == (5, "deaf\n", "")
-    # No more is sent than may be on its way.
+    # No more is sent than the window allows.
     assert 1 <= len(streaming.inputs) <= INPUTS_MAX
     assert sum(len(piece) for piece, _ in streaming.inputs) < len(data)
 
@@ -169,7 +169,7 @@ def test_the_second_interrupt_is_for_us(streaming):
 
 
 def test_two_interrupts_leave_a_runtime_that_hangs(streaming):
-    """It reads nothing any more, and the connection stays."""
+    """The command reads nothing any more, and the connection stays."""
     process = start("exec", "--endpoint", streaming.url, "there", "tough", private=False)
     assert process.stdout.readline() == b"first\n"
     streaming.hung = threading.Event()

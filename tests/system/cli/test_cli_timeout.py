@@ -1,6 +1,6 @@
-"""`box exec --timeout` ends the command and nothing else: the box stays, with its files and
-processes, whatever the command makes of SIGTERM and however it talks with us. The wire's own
-timeout goes on removing the session, unless it is told to keep it.
+"""`box exec --timeout` ends the command only: the box stays with its files and processes, however
+the command reacts to SIGTERM and however it is connected. The timeout of the wire protocol still
+removes the session unless it is told to keep it.
 """
 
 import concurrent.futures
@@ -18,7 +18,7 @@ from ttylib import Pty
 
 WHO = {"LANGBOT_BOX_TRUSTED_INSTANCE_UUID": INSTANCE}
 KEPT = "box: the command timed out after 1 s; the box s is kept\n"
-# Each has processes that sleep for MARK seconds.
+# Each starts processes that sleep for MARK seconds.
 COMMANDS = {
     "plain": "sleep MARK",
     "ignores SIGTERM": "trap '' TERM; sleep MARK; sleep MARK",
@@ -54,7 +54,7 @@ def gone(mark):
 
 @pytest.fixture
 def furnished(client):
-    """A box with a file and a process, which must be there afterwards."""
+    """A box with a file and a process that must survive."""
     assert box(client, "create", "s")[0] == 0
     assert box(client, "exec", "s", "echo work > /workspace/kept")[0] == 0
     assert box(client, "start", "s", "sleep", nativelib.marker())[0] == 0
@@ -84,7 +84,7 @@ def test_only_the_command_ends(furnished):
 
 
 def test_at_a_terminal(furnished):
-    """A login shell ignores SIGTERM; what runs in front of it has a process group of its own."""
+    """A login shell ignores SIGTERM; its foreground job has a process group of its own."""
     mark = nativelib.marker()
     words = ["exec", *options(furnished), "-it", "--timeout=1", "s"]
     with Pty(*words, env=WHO) as sat:
@@ -95,7 +95,7 @@ def test_at_a_terminal(furnished):
 
 
 def test_box_that_is_stopped_or_killed(furnished):
-    """The runtime ends the command in time, and at once when nobody is there for it."""
+    """The runtime ends the command at its timeout, and at once when no client is connected."""
     marks = [nativelib.marker() for _ in range(2)]
     words = ["exec", *options(furnished), "--timeout=2", "s"]
     started = [

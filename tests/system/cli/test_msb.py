@@ -68,7 +68,7 @@ def wait_status(boxd, name, status, seconds=15):
     )
 
 
-# The order of an agent.
+# The verbs in the order of an agent.
 
 
 def test_the_verbs_in_the_order_of_an_agent(boxd):
@@ -201,18 +201,19 @@ def test_volumes(boxd, place):
         assert (rw / "new").read_text() == "out\n"
         code, _, err = sh(boxd, "v", "touch /in/x")
         assert code != 0 and "Read-only" in err
-        # Every later command sees them, also after box-rpc has died.
+        # Every later command sees them, also after box-rpc was restarted.
         os.kill(boxd.worker, signal.SIGKILL)
         boxdlib.wait_until(lambda: sh(boxd, "v", "cat /data/new")[:2] == (0, "out\n"), 15)
-        # Also those of others, who must name the session as it is.
+        # So do other clients, which must name the session as it is.
         box = ["exec", "--endpoint", boxd.url, "--workspace", "ws1"]
         assert clilib.box(*box, "v", "cat /data/new", private=False, env=WHO) == (0, "out\n", "")
-    # The files are the host's.
+    # The files are on the host.
     assert (rw / "new").exists()
 
 
 def test_sources_as_people_type_them(boxd, place):
-    """Of --mount and --volume, from a working folder: `..` behind a link is the parent of its target."""
+    """Host paths of --mount and --volume, relative to a working folder: `..` after a link is the
+    parent of the link's target."""
     here = place.make("typed", "here")
     target = place.make("typed", "far", "target")
     place.write(here / "where", "here\n")
@@ -258,7 +259,7 @@ def test_a_root_folder_as_image(boxd, place):
     with made(boxd, "r", image=root):
         assert sh(boxd, "r", "cat /usr/mark") == (0, "small\n", "")
         assert listed(boxd)["r"]["image"] == str(root)
-    # A relative path is meant from where we are.
+    # A relative path is relative to the working folder.
     code, out, err = msb(boxd, "create", "--no-network", "--name", "r", "./bin/../small", cwd=place.folder)
     assert (code, out, err) == (0, "r\n", "")
     assert sh(boxd, "r", "cat /usr/mark") == (0, "small\n", "")
@@ -320,7 +321,7 @@ def test_times_hold_when_the_worker_dies(boxd):
         assert 9.5 < time.monotonic() - began < 18 + boxdlib.STALL_SECONDS
 
 
-# What is wrong.
+# Errors.
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
-"""`box plan`: the whole plan for a few sets of options, its refusals, and that it is what is made.
+"""`box plan`: the complete plan for several sets of options, its refusals, and that boxes are made
+as it says.
 
-The expectations are in plans/. What differs from host to host is taken out of both before they are
+The expected texts are in plans/. What differs between hosts is removed from both before they are
 compared: see `normal`.
 """
 
@@ -16,7 +17,7 @@ import nativelib
 from doctorlib import needs_root
 
 PLANS = pathlib.Path(__file__).parent / "plans"
-# What comes from the host's own root, as folder or link.
+# Parts of the root that come from the host, as folder or link.
 SYSTEM = re.compile(r"(folder|mount|link) +/(usr|bin|sbin|lib|lib32|lib64|libx32)\b")
 # name: the mode, the options
 CASES = {
@@ -35,7 +36,7 @@ CASES = {
 
 
 def normal(text, place=None):
-    """Without what this host has more or less than another."""
+    """The text without what differs between hosts."""
     lines = [line for line in text.splitlines() if not SYSTEM.match(line)]
     lines = [re.sub(r"^(landlock +abi) \d+$", r"\1 N", line) for line in lines]
     lines = [re.sub(r"^(open files +)\d+$", r"\1N", line) for line in lines]
@@ -68,7 +69,7 @@ def test_whole(name):
 
 @needs_root
 def test_system_folders(root):
-    """Every name at the top of the host's root that a box takes from it, as it is there."""
+    """Every entry at the top of the host's root that a box takes from it, as it is on this host."""
     _, out, _ = root.box("plan")
     expected = []
     for name in ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"):
@@ -82,7 +83,7 @@ def test_system_folders(root):
 
 
 def planned(out):
-    """Target -> flags that the plan gives it, of what stays mounted."""
+    """Target -> flags in the plan, for everything that stays mounted."""
     lines = [line.split() for line in out.splitlines() if line.startswith("mount ")]
     return {line[1]: {word for word in line if word in FLAGS} for line in lines}
 
@@ -107,7 +108,7 @@ def test_it_is_what_is_made(root, options):
     if "freeze  /\n" in out:
         expected["/"] = expected["/"] - {"rw"} | {"ro"}
     assert {target: made.get(target) for target in expected} == expected
-    # Besides these there are masks and frozen places in /proc, and the six devices.
+    # There are also masked and frozen paths in /proc, and the six devices.
     named = re.findall(r"^(?:mask|freeze) +(/proc/\S+)$", out, re.MULTILINE)
     rest = {target for target in made if target not in expected and target not in named}
     assert all(re.fullmatch(r"/dev/[a-z]+", target) for target in rest), rest
@@ -138,7 +139,7 @@ def test_refused(root, options, said):
 @needs_root
 @pytest.mark.parametrize("options", [["--memory", "8"], ["--mount", "/etc:/data"]])
 def test_run_refuses_the_same(root, options):
-    """With the same words, but for the name that boxd puts before them."""
+    """The same text as boxd's, without boxd's prefix."""
     env = {"LANGBOT_BOX_CONFIG": "{}"}
     planned_code, _, planned_err = root.box("plan", *options)
     code, _, err = root.box("run", *options, "--", "true", env=env)

@@ -1,5 +1,5 @@
-"""Whom `box` speaks to when nobody has named a runtime: root and its own user, on a machine where
-anyone may listen on a port that is free.
+"""Which servers `box` trusts when no runtime is named: those of root and of its own user. Other
+users of the host may listen on the default port.
 """
 
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 pytestmark = pytest.mark.skipif(not boxdlib.ROOT, reason="only root can be several users")
 
 TOKEN = "a-token-that-a-stranger-must-not-get-0123"
-# Takes one connection and says what came before it was closed.
+# Takes one connection and prints what it received before it was closed.
 LISTENER = """
 import socket, sys
 listener = socket.create_server(("127.0.0.1", 5410))
@@ -21,7 +21,7 @@ if sys.argv[1] == "hides":
 taken.settimeout(10)
 print(taken.recv(4096).decode(), flush=True)
 """
-# A network and a /run of its own: neither the port nor the operator's socket of this machine.
+# A network and a /run of its own: the port and the operator's socket of this host are not visible.
 ALONE = ["unshare", "-n", "-m", "sh", "-ec", "mount -t tmpfs none /run; ip link set lo up; exec \"$@\""]
 
 
@@ -30,7 +30,8 @@ def as_user(uid):
 
 
 def meet(server, client, *words, how="stays"):
-    """What the listener of uid `server` heard of a `box` of uid `client`, and what `box` said."""
+    """What the listener of uid `server` received from a `box` of uid `client`, and what `box`
+    printed."""
     script = f"""
 import subprocess, sys
 listener = subprocess.Popen({as_user(server)!r} + [sys.executable, "-c", {LISTENER!r}, {how!r}],

@@ -1,5 +1,5 @@
-"""`box exec -it` and `box run -it` as people use them: programs that draw, driven through a real
-tmux, keys, sizes, exit codes, and a terminal that is as it was, whatever happened.
+"""`box exec -it` and `box run -it` in a real tmux: full-screen programs, keys, sizes, exit codes,
+and a terminal that is restored in every case.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ def boxd(nothing_left):
 
 @pytest.fixture
 def sit(boxd):
-    """sit(option, ..., cmd): box exec at a terminal of ours."""
+    """sit(option, ..., cmd): box exec at a terminal of the test."""
     opened = []
 
     def start(*args, **options):
@@ -65,7 +65,7 @@ def sleepers(boxd):
     return int(inside(boxd, "pgrep -cx sleep || :"))
 
 
-# Programs that draw.
+# Full-screen programs.
 
 
 def tildes(tmux):
@@ -73,7 +73,7 @@ def tildes(tmux):
 
 
 def await_size(boxd, rows, cols):
-    """Until the terminal inside has it."""
+    """Waits until the terminal inside has this size."""
     command = "stty size -F /dev/pts/0"
     boxdlib.wait_until(lambda: inside(boxd, command) == f"{rows} {cols}\n", what=f"{rows}x{cols}")
 
@@ -101,7 +101,7 @@ def test_top(tmux, boxd):
     tmux.start("box", "exec", "-it", "work", "top", "-d", "100")
     tmux.wait(r"^ *PID USER .*COMMAND")
     tmux.resize(20, 42)
-    # Drawn at its width, no line goes on in the next one.
+    # Drawn at its width, no line wraps.
     await_size(boxd, 20, 42)
     tmux.wait(r"^top - .*\nTasks: .*\n%Cpu")
     tmux.resize(30, 130)
@@ -151,7 +151,8 @@ def test_a_login_shell_with_jobs(tmux, boxd):
     tmux.enter("jobs; bg")
     boxdlib.wait_until(lambda: inside(boxd, "ps -o stat= -C sleep") == "S\n", what="it goes on")
     tmux.enter("fg")
-    # A key that comes before the shell has read the line would drop the line, and be the shell's own.
+    # A key that arrives before the shell has read the line would discard the line and interrupt the
+    # shell.
     boxdlib.wait_until(lambda: inside(boxd, "ps -o stat= -C sleep") == "S+\n", what="it is in front")
     tmux.key("C-c")
     boxdlib.wait_until(lambda: sleepers(boxd) == 0, what="it is ended")
@@ -201,8 +202,8 @@ def test_our_own_failures(sit, boxd):
 
 @pytest.mark.parametrize("words", [["python3"], ["python3", "-q"]])
 def test_the_code_after_a_ctrl_c_that_was_handled(boxd, words):
-    """No shell is there to take it for its own. Python misses a signal that comes between its prompt
-    and its first wait: then it is sent again."""
+    """No shell is there to catch it. Python misses a signal that comes between its prompt and its
+    first wait: then it is sent again."""
     told = b"KeyboardInterrupt\r\n>>> "
     with Pty("exec", f"--endpoint={boxd.url}", "-it", "work", *words) as at:
         at.until(b">>> ")
@@ -216,7 +217,7 @@ def test_the_code_after_a_ctrl_c_that_was_handled(boxd, words):
         assert at.end() == 7
 
 
-# What the command is told.
+# What the command sees of its terminal.
 
 
 def test_a_terminal_without_a_size(sit):
@@ -258,7 +259,7 @@ def test_output_may_go_elsewhere(sit, tmp_path):
 
 
 def test_without_i_nothing_is_read(sit):
-    """And the terminal is not raw: Ctrl-C is a signal, which the command gets."""
+    """The terminal is not raw then: Ctrl-C is a signal, which is forwarded to the command."""
     at = sit("-t", "echo ready; exec cat")
     at.until(b"ready")
     assert not is_raw(at.slave)
@@ -290,7 +291,7 @@ def test_ctrl_c_is_a_byte_for_a_program_that_wants_it(sit):
 def test_ctrl_c_ends_what_is_in_the_foreground(sit, boxd):
     at = sit("-it", "trap 'echo trapped' INT; echo ready; sleep 1000; echo after; exit 3")
     at.until(b"ready").await_raw()
-    # sh must have started its child, or the key comes too early for it.
+    # sh must have started its child, else the key comes too early for it.
     boxdlib.wait_until(lambda: sleepers(boxd) == 1, what="it sleeps")
     at.type(b"\x03").until(b"trapped").until(b"after")
     assert at.end() == 3
@@ -330,7 +331,7 @@ def test_a_large_paste_arrives_whole(sit):
 
 
 def test_a_large_paste_comes_back_whole(sit):
-    """Both ways at once. Without echo, of which the kernel drops what finds no room."""
+    """Both directions at once, without echo, because the kernel drops echoed bytes that do not fit."""
     paste = b"".join(b"%05d %s\n" % (number, b"y" * 93) for number in range(1050))
     at = sit("-it", "stty -echo; echo ready; cat")
     at.until(b"ready\r\n").await_raw()
@@ -369,7 +370,7 @@ def test_a_key_comes_back_at_once(sit):
     assert quarter < 0.03  # a timer on the way, or a delayed acknowledgement, would be longer
 
 
-# The terminal is as it was.
+# The terminal is restored.
 
 
 @pytest.mark.parametrize(
@@ -388,7 +389,7 @@ def test_a_signal_restores_the_terminal(sit, boxd, number):
 
 
 def test_interrupts_from_outside(sit):
-    """The first is the command's, also at a raw terminal."""
+    """The first signal goes to the command, also at a raw terminal."""
     at = sit("-it", "trap 'echo heard' INT; echo ready; while :; do read x; done")
     at.until(b"ready").await_raw()
     at.process.send_signal(signal.SIGINT)
@@ -398,7 +399,7 @@ def test_interrupts_from_outside(sit):
 
 
 def box_of(tmux):
-    """The pid of the box that the shell of the window waits for."""
+    """The pid of the `box` that the window's shell waits for."""
 
     def found():
         children = open(f"/proc/{tmux.pane}/task/{tmux.pane}/children").read().split()
@@ -478,7 +479,7 @@ def test_many_sizes(streaming):
 
 
 def test_before_the_command_is_there_ctrl_c_is_ours(streaming):
-    """A runtime that hangs cannot keep anyone at a raw terminal."""
+    """A runtime that hangs cannot leave the user at a raw terminal."""
     with Pty("exec", f"--endpoint={streaming.url}", "-it", "there", "never") as at:
         boxdlib.wait_until(lambda: "box_exec_stream" in streaming.requests, what="it was asked")
         time.sleep(0.1)

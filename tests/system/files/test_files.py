@@ -1,6 +1,7 @@
-"""Files in native boxes: every action and every bad input, over both codecs, as root and not.
+"""File actions in native boxes: every action and every invalid input, over both codecs, as root and
+as an ordinary user.
 
-What takes long or is done to the runtime meanwhile is in test_files_hard.py.
+Large files, races and failures are in test_files_hard.py.
 """
 
 import base64
@@ -93,7 +94,7 @@ def test_writing_at_an_offset_and_appending(files):
 
 
 def test_a_whole_file_takes_the_place_of_the_old_one_at_once(files):
-    """Whoever has the old one open keeps it, links keep it, and there is never half of one."""
+    """Readers of the old file keep it, hard links keep it, and no reader ever sees half a file."""
     files.sh("cd /workspace; echo old >a; ln a b; chmod 640 a")
     files.write("a", b"new")
     assert files.sh("cd /workspace; cat a b; stat -c %a a; ls -A") == "newold\n640\na\nb"
@@ -215,7 +216,7 @@ def test_move(files):
 
 @pytest.mark.parametrize("codec", filelib.CODECS)
 def test_a_folder_of_the_host(started, codec):
-    """Another mount path, files of its owner, and a link that has a meaning on the host alone."""
+    """Another mount path, files of its owner, and a link that is valid on the host only."""
     boxd, place = started
     folder = place.make("host", codec)
     secret = place.write(place.folder / f"secret-{codec}", "of the host")
@@ -235,7 +236,7 @@ def test_a_folder_of_the_host(started, codec):
     assert (folder / "a").stat().st_uid == folder.stat().st_uid
 
 
-# -- bad input
+# -- invalid input
 
 
 BAD_PATHS = {
@@ -302,7 +303,7 @@ WAYS_OUT = {
 
 
 def test_no_action_goes_out(files):
-    """Through links, devices and FIFOs on the way; read and write have more of them above."""
+    """Paths through links, devices and FIFOs; more cases of read and write are above."""
     files.sh(FURNISH + "; echo f >/workspace/mine")
     look = "cd /; find workspace tmp home -printf '%p %y %l %s %m\n' 2>/dev/null | sort"
     before = files.sh(look)
@@ -463,7 +464,7 @@ def test_watch_what_cannot_be(files):
     for path in ("nix", "out", "/proc", "/dev/zero", "etc"):
         assert "leads out" in (told := files.tell("watch", path)) or "[E" in told
     watches = [files.watch("d") for _ in range(16)]
-    assert files.tell("watch", "d").startswith("BoxCapacityExceededError: too much work on files")
+    assert files.tell("watch", "d").startswith("BoxCapacityExceededError: too many file operations")
     for watch in watches:
         watch.cancel()
     files.watch("d").cancel()

@@ -1,5 +1,5 @@
-"""Files in native boxes when it gets hard: large ones, many, swaps, deaths, slow readers, and a
-payload that meddles with the process that works on them.
+"""File actions under stress: large and many files, races with renames, processes that die, slow
+readers, and a payload that interferes with the process that does the file work.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ SWAP_SECONDS = {"short": 3, "long": 8}
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
-# The tests that have it are run with other numbers by `make soak`.
+# `make soak` runs the tests that use it with larger numbers.
 FORMS = pytest.mark.parametrize(
     "form", ["short", pytest.param("long", marks=[pytest.mark.soak, pytest.mark.timeout(300)])]
 )
@@ -50,7 +50,7 @@ def files(boxd):
 
 
 def workers_of_files(boxd):
-    """The processes that work on files, as the host sees them."""
+    """The processes that do file work, as the host sees them."""
     found = []
     for pid in nativelib.descendants(boxd.process.pid):
         with contextlib.suppress(OSError):
@@ -90,10 +90,10 @@ def test_a_large_file_both_ways(started, codec, form):
 
 @FORMS
 def test_a_folder_of_many(started, form):
-    """Page by page, and others are answered meanwhile."""
+    """Page by page, while others are answered."""
     boxd, place = started
     count = ENTRIES[form]
-    # The memory of the box has room for so many in the short form; a disk takes its time for each.
+    # The box's memory has room for so many short names; on a disk each would take time.
     where = {"host_path": str(place.make("many"))} if form == "long" else {}
     with filelib.dialled(boxd, "msgpack", "many", **where) as files:
         files.sh(f"seq -f 'name-%06.0f' {count} | shuf | xargs touch", timeout_sec=90)
@@ -127,7 +127,7 @@ def test_a_folder_of_many(started, form):
 
 
 class Held(clientlib.MsgpackWeb):
-    """Reads nothing before it is let go."""
+    """A client that reads nothing until it is released."""
 
     def __init__(self, *args, **options):
         self.gate = threading.Event()
@@ -139,7 +139,7 @@ class Held(clientlib.MsgpackWeb):
 
 
 def await_calm(pid):
-    """Until it has taken no more memory for a while: it has read as much as it will."""
+    """Waits until the process has not grown for a while: then it has read as much as it will."""
     before, since = boxdlib.rss_kb(pid), time.monotonic()
     end = since + 10
     while time.monotonic() < min(since + 0.7, end):
@@ -149,7 +149,7 @@ def await_calm(pid):
 
 
 def test_many_large_reads_at_once_wait_for_their_reader(boxd, files):
-    """320 MiB are asked for in one go, and the queue of a connection ends at 256."""
+    """320 MiB are requested at once, and the queue of a connection ends at 256."""
     files.sh("head -c 8388608 /dev/urandom > big")
     whole = files.read("big")
     held = Held(boxd)
@@ -167,7 +167,7 @@ def test_many_large_reads_at_once_wait_for_their_reader(boxd, files):
     files.remove("big")
 
 
-# -- a payload that swaps
+# -- a payload that swaps files
 
 SWAP = """
 import ctypes, os
@@ -194,7 +194,8 @@ while True:
 
 @FORMS
 def test_nothing_outside_is_reached_by_a_swap(files, form):
-    """Folders become links that lead out while they are walked: never a byte from there or to."""
+    """Folders are replaced by links to the outside while they are walked: nothing outside is read
+    or written."""
     client = files.client
     files.write("swap.py", SWAP.encode())
     stream = client.start("box_exec_stream", {"session_id": "s", "cmd": "exec python3 swap.py"})
@@ -225,7 +226,7 @@ def test_nothing_outside_is_reached_by_a_swap(files, form):
     )
 
 
-# -- a payload that meddles
+# -- a payload that interferes
 
 
 def status(pid):
@@ -234,7 +235,7 @@ def status(pid):
 
 
 def inner_pid(boxd):
-    """That of the one process that works on files, as its own box counts."""
+    """The pid, inside the box, of the process that does the file work."""
     (pid,) = workers_of_files(boxd)
     return status(pid)["NSpid"].split()[-1]
 
@@ -243,7 +244,7 @@ RIGHTS = ("Uid", "Gid", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNew
 
 
 def test_the_process_has_no_more_rights_than_a_command(started):
-    """Its ids, its capabilities, its filter, its fds; and nobody in the box looks into it."""
+    """Its ids, capabilities, filter and fds; and no process in the box can inspect it."""
     boxd, _ = started
     with filelib.dialled(boxd) as files:
         files.watch("/workspace")
@@ -277,7 +278,7 @@ def test_a_payload_ends_or_stops_it(boxd, files):
     assert files.read("a") == b"others go on"
     files.sh(f"kill -9 {inner}")
     told = clientlib.failure(files.client.wait(watch.seq))
-    assert told == "BoxError: the process that worked on the files was ended (exit code 137)"
+    assert told == "BoxError: the process of the file operation ended (exit code 137)"
     assert files.read("a") == b"others go on"
 
 
@@ -293,8 +294,8 @@ open('last', 'w').close()
 """
 
 
-# How often how many files are made. One that is slow is left behind by 10000: the kernel keeps 16384
-# events, of which each file makes several.
+# How often how many files are made. A slow client misses events at 10000: the kernel queues 16384
+# events, of which each file causes several.
 QUICK = {
     (False, "short"): (1, 3000),
     (True, "short"): (1, 10000),
@@ -306,7 +307,7 @@ QUICK = {
 @FORMS
 @pytest.mark.parametrize("slow", [False, True])
 def test_quick_changes(boxd, slow, form):
-    """Every one is told, or that some were lost is; also to a client that is slow to take them."""
+    """Every event arrives, or the loss of some is reported; also to a client that reads slowly."""
     times, count = QUICK[slow, form]
     with filelib.dialled(boxd, "msgpack", "quick") as files:
         files.mkdir("w")
@@ -336,7 +337,8 @@ def test_quick_changes(boxd, slow, form):
 
 
 def test_a_session_that_is_deleted_meanwhile(boxd):
-    """By a second client, since one that is sent much does not take what it sends itself."""
+    """By a second client, since a client that receives much does not read answers to its own
+    requests."""
     with filelib.CODECS["msgpack"](boxd) as client, filelib.CODECS["msgpack"](boxd) as writer:
         client.ask("box_create_session", {"session_id": "gone"})
         files = filelib.Files(client, "gone")
@@ -360,7 +362,7 @@ def test_a_session_that_is_deleted_meanwhile(boxd):
 
 
 def test_a_connection_that_ends_meanwhile(started):
-    """Nothing half-written is left, and no process."""
+    """No half-written file is left, and no process."""
     boxd, place = started
     folder = place.make("half")
     spec = {"session_id": "half", "host_path": str(folder)}
@@ -380,7 +382,7 @@ def test_a_connection_that_ends_meanwhile(started):
 
 
 def test_kill_of_box_rpc(started):
-    """What was under way is over, nothing is left of it, and the files are there."""
+    """Requests in flight end, leave nothing behind, and the files are there."""
     boxd, place = started
     folder = place.make("killed")
     spec = {"session_id": "killed", "host_path": str(folder)}
@@ -404,7 +406,7 @@ def test_kill_of_box_rpc(started):
 
 
 def test_only_so_much_at_once(files):
-    """When there are too many, that is told, and the others are served."""
+    """Too many are refused with an error, and the others keep working."""
     files.sh("head -c 1000000 /dev/zero >big")
     asked = [files.client.start("box_file_read", files.data("big")) for _ in range(100)]
     answers = [files.client.wait(seq, 60) for seq in asked]
@@ -418,7 +420,7 @@ def test_only_so_much_at_once(files):
 
 
 def test_the_strict_filter():
-    """All but watches, which it has no calls for: that is told by name."""
+    """All actions but watches, for which the filter lacks the system calls: the error says so."""
     with filelib.started("root", "local:\n  seccomp: strict\n") as (boxd, _):
         with filelib.dialled(boxd) as files:
             files.write("d/a", b"x" * 100000, parents=True)

@@ -1,8 +1,8 @@
 """LangBot's own services against this runtime: what a bot platform really does.
 
-langbot_script.py drives them inside an environment that has LangBot (langbotlib.py), once with boxd
-as a server that LangBot dials, and once with boxd as LangBot's child by the package of
-contrib/langbot; here the results are judged.
+langbot_script.py drives them in an environment that has LangBot (langbotlib.py), once with boxd as
+a server that LangBot connects to, and once with boxd as LangBot's child, started by the package of
+contrib/langbot. The results are checked here.
 """
 
 import base64
@@ -34,16 +34,16 @@ EVERYTHING = "node_modules/@modelcontextprotocol/server-everything/dist/index.js
 
 
 def profile(mode):
-    """LangBot's own default has network on; where that cannot be had, its offline one."""
+    """LangBot's own default profile has network on; where that is not possible, its offline one."""
     can = shutil.which("pasta") and (mode == "root" or os.access("/dev/net/tun", os.W_OK))
-    # Root may write to everything: what an ordinary user may is in the mode of the device.
+    # Root may write to everything; whether an ordinary user may is in the mode of the device.
     if mode == "rootless" and can:
         can = os.stat("/dev/net/tun").st_mode & 0o006 == 0o006
     return ("default", "on") if can else ("offline", "off")
 
 
 def free_port():
-    """One that nobody listens on, and that no outgoing connection is given."""
+    """A port that nobody listens on, outside the range of outgoing connections."""
     while True:
         port = random.randrange(10240, 32000)
         with socket.socket() as probe:
@@ -56,7 +56,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 @contextlib.contextmanager
 def furnished(mode):
-    """Where LangBot is, of the user that boxd is."""
+    """A folder for LangBot that belongs to boxd's user."""
     with nativelib.Place(mode) as place:
         place.langbot = langbotlib.environment_for(place)
         place.server = place.make("server")
@@ -67,7 +67,7 @@ def furnished(mode):
 
 @pytest.fixture(scope="module")
 def lives(nothing_left):
-    """What LangBot said in each of its lives, which it has side by side: futures."""
+    """The results of LangBot in all its setups, which run in parallel: futures."""
     with concurrent.futures.ThreadPoolExecutor(len(LIVES)) as pool, contextlib.ExitStack() as stack:
         begun = {}
         for mode in nativelib.MODES:
@@ -84,7 +84,7 @@ def lives(nothing_left):
 
 @pytest.fixture(scope="module", params=LIVES, ids=["-".join(one) for one in LIVES])
 def driven(request, lives):
-    """What LangBot said."""
+    """The results of LangBot."""
     return lives[request.param].result()
 
 
@@ -115,7 +115,7 @@ def live(place, carrier):
 
 
 def dial(place, wanted):
-    """With boxd as a server; what it counts when LangBot has shut down is among the results."""
+    """With boxd as a server; its metrics after LangBot's shutdown are among the results."""
     with place.start(token=clientlib.TOKEN) as boxd:
         wanted["endpoint"] = f"ws://127.0.0.1:{boxd.port}"
         results = drive(place, wanted, LANGBOT_BOX_CONTROL_TOKEN=clientlib.TOKEN)
@@ -126,7 +126,7 @@ def dial(place, wanted):
 
 
 def drive(place, wanted, **more):
-    """One life of LangBot, with what it left running."""
+    """One run of LangBot, and the processes that it left running."""
     command = [*place.before, str(place.langbot.python), str(SCRIPT), json.dumps(wanted)]
     done = subprocess.run(
         command,
@@ -145,7 +145,7 @@ def drive(place, wanted, **more):
 
 
 def server_path(server):
-    """Inside; LangBot has copied the folder there."""
+    """A path in the box; LangBot has copied the folder there."""
     return f"/workspace/.mcp/{server}/workspace/start.mjs"
 
 
@@ -155,7 +155,7 @@ def namespace():
 
 
 def read_files(folder):
-    """All but the packages, by their paths."""
+    """All files except the packages, by path."""
     found = (path for path in folder.rglob("*") if path.is_file())
     named = {str(path.relative_to(folder)): path for path in found}
     return {name: path.read_bytes() for name, path in named.items() if name[:6] != "tools/"}
@@ -178,7 +178,7 @@ def test_initialize(driven):
 
 
 def test_shutdown(driven):
-    """The server has nothing of LangBot's left and goes on; the child has ended by itself."""
+    """The server keeps nothing of LangBot's and keeps running; the child has ended by itself."""
     assert driven["left"] == [], "of processes of boxes"
     if driven["carrier"] == "websocket":
         assert driven["counts"] == [0, 0]
@@ -186,12 +186,12 @@ def test_shutdown(driven):
         assert driven["exit code"] == 0
 
 
-# -- boxes of runs
+# -- boxes of pipeline runs
 
 
 def test_acquire_and_bind(driven):
     assert driven["status"]["available"] is True
-    # Of the 64 that LangBot asks for, one workspace may have all but an eighth.
+    # LangBot asks for 64; one workspace may have all but an eighth.
     assert (driven["status"]["limit"], driven["status"]["used"]) == (56, 0)
     assert driven["again"] is True and driven["acquired"] == "idle"
     assert driven["outbox"] == "/workspace/outbox/run1"
@@ -214,7 +214,7 @@ def test_exec(driven):
 
 
 def test_file_tools(driven):
-    """In the box by way of commands, or on the disk where the runtime is LangBot's child."""
+    """Inside the box by commands, or on the disk where the runtime is LangBot's child."""
     assert driven["tools"] == ["exec", "read", "write", "edit", "glob", "grep"]
     note, done = "/workspace/a/note.txt", {"ok": True, "path": "/workspace/a/note.txt"}
     assert (driven["write"], driven["append"], driven["edit"]) == (done, done, done)
@@ -232,7 +232,7 @@ def test_file_tools(driven):
 
 
 def sums(text):
-    """What sha256sum printed."""
+    """The output of sha256sum."""
     return [line.split(maxsplit=1) for line in text.splitlines()]
 
 
@@ -245,14 +245,14 @@ def test_import(driven):
 
 
 def test_import_by_exec(driven):
-    """Where LangBot does not see the workspace it sends files as one command of a megabyte."""
+    """Where LangBot does not see the workspace, it sends files in commands of a megabyte."""
     names = [path.rsplit("/", 1)[1] for path in driven["by exec"]]
     assert names == [name for _, name in driven["parcels"]]
     assert sums(driven["parcels inside"]) == driven["parcels"]
 
 
 def test_export(driven):
-    """Of 6 MB: the references' clip of stdout would have cut it."""
+    """A file of 6 MB: the reference would have clipped it with stdout."""
     assert driven["made"]["exit_code"] == 0, driven["made"]
     assert driven["exported"] == [["big.bin", 6_000_000], ["copy.txt", LETTER_BYTES]]
     assert driven["exported whole"] is True
@@ -265,7 +265,7 @@ def test_export(driven):
 
 
 def test_skill(driven):
-    """A mount that is named by its content, and cannot be written."""
+    """An artifact mount, named by its digest and read-only."""
     (mount,) = driven["mounts"]
     digest = mount["content_digest"].removeprefix("sha256:")
     assert mount["mount_path"] == f"/opt/langbot-artifacts/{digest}" and mount["mode"] == "ro"
@@ -278,7 +278,7 @@ def test_skill(driven):
 
 
 def test_skill_and_session(driven):
-    """It comes into a session that is there, and only into the commands of its run."""
+    """It is mounted in an existing session, for the commands of its run only."""
     assert driven["same session"]["stdout"] == "kept\nruns"
     assert driven["another run"]["stdout"] == "not here"
 
@@ -316,7 +316,7 @@ def test_mcp_resources(driven):
 
 
 def test_mcp_reconnects(driven):
-    """After the relay's connection was torn; LangBot then starts the process anew."""
+    """After the relay's connection broke, LangBot starts the process again."""
     mcp = driven["mcp"]
     assert (mcp["relays"], mcp["echo again"]) == (1, ["Echo: again"])
     again = mcp["process again"]

@@ -1,7 +1,7 @@
-"""The package of contrib/langbot: LangBot's fixed command line starts boxd, and only that one.
+"""The package of contrib/langbot: LangBot's fixed command line starts boxd and nothing else.
 
-In fresh virtual environments that see the packages of BOX_VENV_OLD, BOX_VENV_NEW (both generations
-of langbot-plugin) and BOX_VENV_LANGBOT (LangBot itself); pip installs the package without network.
+In new virtual environments that see the packages of BOX_VENV_OLD, BOX_VENV_NEW (both generations of
+langbot-plugin) and BOX_VENV_LANGBOT (LangBot itself); pip installs the package without network.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ MODULE = "langbot_plugin.cli.__init__"
 CALL = ("-m", MODULE, "box", "-s", "--ws-control-port", "0")
 MODULES = "import json, sys; print(json.dumps(sorted(sys.modules)))"
 
-# Nothing of these is LangBot's call; "script" is a file that tells its arguments.
+# Command lines that are not LangBot's call; "script" is a file that prints its arguments.
 OTHERS = {
     "ver": ("-m", MODULE, "ver"),
     "box without -s": ("-m", MODULE, "box", "--ws-control-port", "none"),
@@ -40,7 +40,7 @@ OTHERS = {
 
 @contextlib.contextmanager
 def child(environment, *args, **more):
-    """A client on the stdin and stdout of the child that LangBot would have."""
+    """A client on the stdin and stdout of the child, as LangBot would be."""
     extra = {
         "LANGBOT_BOX_TRUSTED_INSTANCE_UUID": clientlib.INSTANCE,
         "LANGBOT_BOX_CONTROL_TOKEN": clientlib.TOKEN,
@@ -72,7 +72,7 @@ def child(environment, *args, **more):
 
 @pytest.fixture(scope="module", params=["OLD", "NEW"])
 def fresh(request, tmp_path_factory):
-    """An environment, and what it did before the package was there."""
+    """An environment, and its behaviour before the package was installed."""
     folder = tmp_path_factory.mktemp("environment") / request.param
     environment = Environment(os.environ.get(f"BOX_VENV_{request.param}"), folder)
     environment.before = {name: environment.run(*args) for name, args in OTHERS.items()}
@@ -95,7 +95,7 @@ def test_call_starts_boxd(fresh):
         assert client.ask("__ping", context=None) == {}
         status = client.ask("box_status")
         assert "features" in status
-        # The variables of LangBot have come along.
+        # The variables of LangBot are passed on.
         assert status["backend"]["name"] == "fake"
         pid = client.boxd.process.pid
         assert boxdlib.status_of(pid)["Name"] == "boxd"
@@ -120,7 +120,7 @@ def test_on_path(fresh):
     ],
 )
 def test_arguments_are_passed(fresh, before, args):
-    """All of them: that boxd refuses what it does not know is its own matter."""
+    """All flags are passed on: boxd itself refuses unknown ones."""
     code, out, err = fresh.run(*before, "-m", MODULE, "box", *args, VARIABLE="value")
     taken, variable, ignored = out.splitlines()
     assert (code, err) == (0, "")
@@ -140,13 +140,13 @@ def test_others_are_untouched(fresh, name):
 
 
 def test_nothing_is_imported(fresh):
-    """By a Python that has nothing to do with LangBot: the same modules as without the package."""
+    """A Python without LangBot imports the same modules as without the package."""
     assert fresh.run("-c", MODULES) == fresh.modules
     assert "langbot_boxd" not in fresh.modules[1]
 
 
 def test_hardly_anything_is_imported(fresh):
-    """Where the name is on the command line and the call is not LangBot's."""
+    """The name is on the command line, but the call is not LangBot's."""
     code, out, err = fresh.run("-c", MODULES, MODULE)
     assert (code, err) == (0, "")
     assert set(json.loads(out)) - set(json.loads(fresh.modules[1])) == {"langbot_boxd"}
@@ -167,7 +167,7 @@ def test_hardly_anything_is_imported(fresh):
     ],
 )
 def test_missing(fresh, variable, text):
-    """No other runtime in its place, and one line that says what to do."""
+    """No other runtime is started instead, and one line says what to do."""
     code, out, err = fresh.run(*CALL, LANGBOT_BOXD=variable, PATH="/nonexistent::.")
     assert (code, out) == (127, "")
     (line,) = err.splitlines()
@@ -239,7 +239,7 @@ def test_uninstalled(generation, tmp_path):
 
 
 def start_langbot(place, environment, boxd):
-    """What LangBot said with this program as boxd, and its stderr."""
+    """The results of LangBot with this program as boxd, and its stderr."""
     host_root = str(place.work / "box")
     wanted = {"instance": clientlib.INSTANCE, "host_root": host_root, "profile": "offline"}
     done = subprocess.run(
@@ -256,7 +256,7 @@ def start_langbot(place, environment, boxd):
 
 @pytest.fixture(scope="module", params=nativelib.MODES)
 def langbot(request):
-    """langbot(boxd) starts LangBot's services with that program, the real one unless told."""
+    """langbot(boxd) starts LangBot's services with that program, by default the real one."""
     with nativelib.nothing_left(), nativelib.Place(request.param) as place:
         environment = environment_for(place)
         wrapper = write_wrapper(place)

@@ -1,7 +1,7 @@
-"""LangBot and boxd in two containers, as contrib/langbot/compose.yaml has them, by Podman.
+"""LangBot and boxd in two containers, as in contrib/langbot/compose.yaml, run by Podman.
 
-No image is needed: both have a root of a few links, and the host's /usr. They share one network
-namespace with nothing but loopback, where the name that LangBot dials is 127.0.0.1.
+No image is needed: the root of both has a few links and the host's /usr. They share one network
+namespace with nothing but loopback, where the name that LangBot connects to is 127.0.0.1.
 """
 
 import contextlib
@@ -23,14 +23,14 @@ import testpaths
 
 SCRIPT = testpaths.SCRIPTS / "langbot_container_script.py"
 SYSTEM_LINKS = ("bin", "sbin", "lib", "lib64")
-# Where the Python is that the environment was made by.
+# The installation of Python that the environment was made from.
 BASE = "import json, sys; print(json.dumps(sys.base_prefix))"
-# Docker's word for it, and Podman's.
+# Docker's name for it, and Podman's.
 WORDS = {"systempaths=unconfined": "unmask=ALL"}
 
 
 class Podman:
-    """An engine with a store of its own; what is run by it ends with it."""
+    """An engine with a store of its own; its containers end with it."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -39,7 +39,7 @@ class Podman:
         self.make_root()
         options = f'[storage]\ndriver = "vfs"\ngraphroot = "{folder}/store"\n'
         (folder / "storage.conf").write_text(f'{options}runroot = "{folder}/run"\n')
-        # Podman's own defaults may be above what we are allowed.
+        # Podman's defaults may exceed our own limits.
         (folder / "containers.conf").write_text(
             '[containers]\ndefault_ulimits = ["nofile=1024:4096", "nproc=4096:4096"]\n'
         )
@@ -49,7 +49,7 @@ class Podman:
         self.before = self.choose_runtime()
 
     def make_root(self):
-        """A tree that holds only what the host's /usr does not."""
+        """A tree with only what the host's /usr lacks."""
         for name in ("usr", "etc", "proc", "sys", "dev", "tmp", "run", "var"):
             (self.root / name).mkdir(parents=True)
         (self.root / "tmp").chmod(0o1777)
@@ -58,11 +58,11 @@ class Podman:
                 (self.root / name).symlink_to(os.readlink(f"/{name}"))
         for name in ("ld.so.cache", "passwd", "group"):
             shutil.copy(f"/etc/{name}", self.root / "etc")
-        # As LangBot's image has it, by which it knows that it is in a container.
+        # As in LangBot's image: the file by which LangBot knows that it runs in a container.
         (self.root / ".dockerenv").touch()
 
     def choose_runtime(self):
-        """One that runs here: crun refuses hosts with both versions of cgroups."""
+        """A runtime that works here: crun refuses hosts with both versions of cgroups."""
         said = []
         for runtime in filter(shutil.which, ("crun", "runc")):
             before = ["podman", "--runtime", runtime, "--cgroup-manager", "cgroupfs"]
@@ -73,7 +73,7 @@ class Podman:
         pytest.skip(f"Podman runs no container here: {said}")
 
     def system(self, *command):
-        """The last words of `podman run`: the root, and the command in it."""
+        """The last arguments of `podman run`: the root, and the command in it."""
         return ["-v", "/usr:/usr:ro", "--rootfs", str(self.root), *command]
 
     def call(self, before, *args):
@@ -108,7 +108,7 @@ def podman(tmp_path_factory):
 
 
 def filled(words, root):
-    """Words of the file with the values that an operator would have in .env."""
+    """Strings of the file, with the values that an operator would have in .env."""
     values = {
         composelib.BOX_ROOT: str(root),
         f"${{{composelib.TOKEN}:?}}": clientlib.TOKEN,
@@ -123,7 +123,7 @@ def filled(words, root):
 
 
 def flags(service, root):
-    """Of `podman run`, for a service of the file; its images and networks are ours."""
+    """Options of `podman run` for a service of the file; images and networks are the test's."""
     found = []
     for entry in service["volumes"]:
         if not entry.startswith("./"):
@@ -147,7 +147,7 @@ def shown(*folders):
 
 @pytest.fixture(scope="module")
 def started(podman):
-    """boxd's container, and the folder that both have."""
+    """boxd's container, and the folder that both containers share."""
     root = podman.folder / "box"
     root.mkdir()
     programs = podman.folder / "programs"
@@ -170,7 +170,7 @@ def started(podman):
 
 @pytest.fixture(scope="module")
 def driven(podman, started):
-    """What LangBot said."""
+    """The results of LangBot."""
     host, _ = composelib.dialled()
     hosts = podman.folder / "hosts"
     hosts.write_text(f"127.0.0.1 localhost {host}\n")
@@ -196,14 +196,14 @@ def test_connects(driven):
 
 
 def test_shared_folder(driven):
-    """What one writes the other reads; both are root, and so are the files."""
+    """Each can read what the other writes; both run as root."""
     assert driven["letter"] == "grüße, 漢字"
     assert (driven["exec"]["exit_code"], driven["exec"]["stdout"]) == (3, "1000")
     assert (driven["note"], driven["owners"]) == ("made\n", [0, 0])
 
 
 def test_limits_connections(driven):
-    """tail wants to keep a line that is longer than the box's memory."""
+    """tail needs memory for a line that is longer than the box's memory."""
     assert driven["limit"] == "137"
 
 
@@ -213,13 +213,13 @@ def test_skill(driven):
 
 
 def test_status_command(podman, started, driven):
-    """`box status` in boxd's container knows its token and its instance."""
+    """`box status` in boxd's container works with its token and its instance."""
     said = podman.run("exec", started["name"], started["programs"] / "box", "status")
-    assert said.splitlines()[0].split()[-1] == "well", said
+    assert said.splitlines()[0].split()[-1] == "healthy", said
 
 
 def test_stop(podman, started, driven):
-    """boxd is PID 1, and ends in time by itself."""
+    """boxd is PID 1, and stops in time by itself."""
     podman.run("stop", "--time", "30", started["name"])
     inspected = json.loads(podman.run("inspect", started["name"]))[0]
     assert inspected["State"]["ExitCode"] == 0

@@ -32,7 +32,7 @@ def commands():
     }
 
 
-# -- what boxd takes
+# -- settings of boxd
 
 
 @pytest.mark.parametrize("name", ["Dockerfile", "compose.yaml", "kubernetes.yaml"])
@@ -41,13 +41,13 @@ def test_command(name):
     assert program == "boxd"
     code, text = boxd(*args, "--check-config", **{TOKEN: clientlib.TOKEN})
     assert code == 0, text
-    # Whoever forgets the token gets no open port.
+    # Without a token the port is not open.
     code, text = boxd(*args, "--check-config")
     assert code == (78 if "--host" in args else 0), text
 
 
 def test_variables():
-    """boxd's own are those that its help names; no others are given to it."""
+    """boxd's variables are those that its help lists; it is given no others."""
     _, text = boxd("--help")
     given = set(variables(services()["langbot_box"]["environment"]))
     given |= set(variables(containers()["box"]["env"]))
@@ -57,7 +57,7 @@ def test_variables():
 
 @pytest.mark.parametrize("name", ["compose.yaml", "kubernetes.yaml"])
 def test_settings(name, tmp_path):
-    """What LangBot is told by BOX__A__B comes to boxd as members that it knows."""
+    """BOX__A__B variables of LangBot reach boxd as configuration keys that it knows."""
     entries = services()["langbot"]["environment"]
     if name == "kubernetes.yaml":
         entries = containers()["langbot"]["env"]
@@ -76,7 +76,7 @@ def test_settings(name, tmp_path):
 
 
 def test_probes():
-    """They ask what boxd answers, on the address where it listens without --host."""
+    """The probes use what boxd answers, at the address where it listens without --host."""
     box = containers()["box"]
     probes = [box[name]["exec"]["command"][-1] for name in ("livenessProbe", "readinessProbe")]
     assert probes == [f"http://127.0.0.1:{dialled()[1]}{path}" for path in ("/healthz", "/readyz")]
@@ -85,11 +85,11 @@ def test_probes():
             assert running.http("/" + probe.rsplit("/", 1)[1])[0] == 200
 
 
-# -- what LangBot does
+# -- settings of LangBot
 
 
 def test_address():
-    """In Compose it dials its own default; in a pod it is told."""
+    """In Compose LangBot uses its default address; in a pod it is configured."""
     host, port = dialled()
     service = services()[host]
     assert service["container_name"] == host
@@ -132,11 +132,11 @@ def test_claims():
     assert mounted == {volume["name"] for volume in spec["volumes"]}
 
 
-# -- what the pages say
+# -- the documentation
 
 
 def documented():
-    """The flags of the `docker run` of docs/deploy.md, as lists by their names."""
+    """The flags of `docker run` in docs/deploy.md, as lists by name."""
     text = (ROOT / "docs" / "deploy.md").read_text()
     line = re.search(r"^docker run (.*?)^```", text, re.M | re.S)[1].replace("\\\n", " ")
     words, flags = shlex.split(line), {}

@@ -24,7 +24,7 @@ QUERY = {"query_id": 7, "launcher_type": "group", "launcher_id": "g1", "sender_i
 
 
 class Play:
-    """service_driver as a child: each call is one order, and gives what it gave."""
+    """service_driver as a child: each call sends one request and returns its result."""
 
     def __init__(self, place, env=None):
         self.place = place
@@ -90,7 +90,7 @@ class Play:
 
 
 class World:
-    """One place, one runtime where that is dialled, and services of it."""
+    """A place, a runtime where one is connected to, and services that use it."""
 
     def __init__(self, carrier, mode):
         self.carrier = carrier
@@ -110,7 +110,7 @@ class World:
         self.stack.close()
 
     def make(self, mode):
-        """A place of its own; images of quotas stay mounted until somebody unmounts them."""
+        """A place of its own; images of quotas stay mounted until they are unmounted."""
         place = self.stack.enter_context(nativelib.Place(mode))
         self.stack.callback(quotalib.release, place.folder)
         return place
@@ -180,7 +180,7 @@ def test_the_operators_own_profile(world):
         assert result["notes"] == ["memory_mb 4096 is ignored: profile tiny locks it to 96"]
         (info,) = play.sessions().values()
         assert (info["memory_mb"], info["image"], info["host_path_mode"]) == (96, "mine", "rw")
-        # Another one for a single run, in a box of its own.
+        # Another profile for a single run, in a box of its own.
         play.run("true", profile="network_extended", spec={"network": "off", "session_id": "o"})
         assert play.sessions()["o"]["memory_mb"] == 1024
 
@@ -226,7 +226,7 @@ def test_session_ids_come_from_templates(world):
         assert named(play, template="{global}") == "global"
         assert named(play, spec={"session_id": "mine"}) == "mine"
         assert named(play, query={"query_id": 7}) == "7"
-        # One box for one conversation: the second command sees what the first left behind.
+        # One box per conversation: the second command sees the files of the first.
         play.run("echo once > /tmp/seen")
         assert play.run("cat /tmp/seen")["stdout"] == "once"
         assert play.run("cat /tmp/seen", query={**QUERY, "launcher_id": "g2"})["exit_code"] == 1
@@ -234,7 +234,7 @@ def test_session_ids_come_from_templates(world):
         assert re.fullmatch(r"a-b-[0-9a-f]{12}", strange)
         assert strange in play.sessions()
         assert "unknown attribute {who}, known are launcher_type" in play.refused(template="{who}")
-        assert "has no query_id" in play.refused(query={})
+        assert "nor a query_id" in play.refused(query={})
 
 
 def test_a_forced_template_overrides(world):
@@ -256,7 +256,7 @@ def test_the_default_workspace_is_made_at_start(world):
     folder = world.root / "default"
     with world.service(world.config(), up=False) as play:
         assert play.opened["default_workspace"] == str(folder)
-        # With a child the folder is ours to make; else the runtime makes it when it is told.
+        # With a child, the service creates the folder; else the runtime does when it gets the path.
         assert folder.is_dir() == (world.carrier == "stdio")
         play.gave("wait_up")
         assert folder.is_dir()
@@ -273,7 +273,7 @@ def test_folders_outside_of_the_roots_are_refused(world):
     with world.service(config) as play:
         assert play.run("pwd", spec={"host_path": str(inside)})["ok"]
         play.gave("call", action="box_delete_session", data={"session_id": "group_g1"})
-        # A child is not even asked; a runtime that was dialled judges by itself.
+        # A child is not even asked; a connected runtime decides by itself.
         says = play.refused(spec={"host_path": str(outside)})
         assert (says == ours) == (world.carrier == "stdio")
         for path in (world.root / "link", "/etc"):
@@ -285,7 +285,7 @@ def test_folders_outside_of_the_roots_are_refused(world):
     with world.service(config, shares=1) as play:
         assert play.refused(spec={"host_path": str(outside)}) == ours
         assert "existing directory" in play.refused(spec={"host_path": f"{inside}/none"})
-    # A connection that was handed in may lead anywhere.
+    # A connection made by the caller may lead anywhere.
     with world.service(config, adopt=True) as play:
         play.gave("call", action="box_init", data=config)
         says = play.refused(spec={"host_path": str(outside)})
@@ -300,7 +300,7 @@ def test_folders_outside_of_the_roots_are_refused(world):
 
 
 def test_the_quota_before_and_after(world):
-    # A sparse file has its size without the blocks, which a hard quota would not give.
+    # A sparse file has its size without blocks, which a hard quota would not count.
     folder = world.root / "default"
     with world.service(world.config(workspace_quota_mb="1")) as play:
         assert play.run("truncate -s 1048576 file")["ok"]
@@ -443,7 +443,7 @@ def test_well_and_back_again(world):
 
 
 def end_runtime(world, play):
-    """The runtime goes away under a service that is connected."""
+    """The runtime ends while a service is connected."""
     if world.carrier == "websocket":
         world.boxd.stop()
         return
@@ -452,7 +452,7 @@ def end_runtime(world, play):
         subprocess.run(["kill", "-KILL", child], check=True)
 
 
-# -- skills, and a loop of the caller's
+# -- skills, and an event loop of the caller's
 
 
 def test_skills_become_mounts(world):
@@ -474,7 +474,8 @@ def test_skills_become_mounts(world):
         assert "name: hello" in result["stdout"] and result["stdout"].endswith("\nhello")
         assert "Read-only" in result["stderr"] and not (package / "x").exists()
         assert any("empty" in note for note in result["notes"])
-        # What is not here is left out, where here is there; else the path is the runtime's.
+        # Packages that do not exist here are left out if the file system is shared; else the path
+        # is the runtime's.
         told = play.gave("explain", spec={"cmd": "true"}, query=QUERY, skills=[*skills, gone])
         mounted = {mount["mount_path"].rsplit("/", 1)[1] for mount in told["spec"]["extra_mounts"]}
         assert mounted == ({"hello"} if world.carrier == "stdio" else {"hello", "gone"})
@@ -497,12 +498,12 @@ def test_many_at_once_in_a_loop_of_the_callers(world):
         late += [{"spec": {"cmd": "sleep 1; touch late"}, "query": QUERY}] * 3
         answers = play.gave("many", runs=late, cancel=True)
         assert answers[0]["gave"]["stdout"] == "a" and answers[1:] == [None] * 3
-        # More than can be under way.
+        # More requests than can be in flight.
         waiting = {"cmd": "sleep 0.5", "pids_limit": 600, "session_id": "wide"}
         answers = play.gave("many", runs=[{"spec": waiting}] * 130)
         refused = [answer["raised"]["message"] for answer in answers if "raised" in answer]
         assert refused == ["128 runs are pending already"] * 2
         assert play.run("ls late")["exit_code"] != 0
-        # A box can be made without a command, by the same rules.
+        # A box can be created without a command, by the same rules.
         made = play.gave("exec", spec={"session_id": "kept"}, create_only=True)
         assert made["session_id"] == "kept" and made["notes"] == []

@@ -1,4 +1,4 @@
-"""Malicious ZIPs of every kind, and what is said of each."""
+"""Malicious ZIPs of every kind, and the error that each must give."""
 
 import struct
 
@@ -21,7 +21,8 @@ def overlap_bomb():
 
 
 def bomb(levels, each=10):
-    """Archives in each archive, and zeros at last, like 42.zip: 8 GiB for three levels."""
+    """Archives nested in each archive, and zeros in the innermost, like 42.zip: 8 GiB for three
+    levels."""
     data = archive(Entry(b"zeros", bytes(8 * MIB), DEFLATED))
     for level in range(levels):
         inner = data
@@ -31,7 +32,7 @@ def bomb(levels, each=10):
 
 
 def chain(levels):
-    """An archive in an archive in an archive, and a small text at last."""
+    """An archive in an archive in an archive, with a small text in the innermost."""
     data = archive(Entry(b"text", b"hello " * 9, DEFLATED))
     for level in range(1, levels):
         data = archive(Entry(b"%d" % level, data, DEFLATED if level % 2 else ziplib.STORED))
@@ -39,22 +40,22 @@ def chain(levels):
 
 
 def wide(count):
-    """Six megabytes in each, a tenth of it noise: no ratio is large, but the sum is."""
+    """Six megabytes in each, a tenth of it noise: no single ratio is large, but the sum is."""
     inner = archive(Entry(b"noise", (noise(9000) + bytes(91000)) * 60, DEFLATED))
     return bytes(archive(*(Entry(b"%d" % n, inner) for n in range(count))))
 
 
 def packed_in(data, name=b"x.bin", method=ziplib.STORED):
-    """An entry that is an archive by its bytes and not by its name."""
+    """An entry that is an archive by its bytes but not by its name."""
     return [Entry(name, bytes(data), method)]
 
 
 INSIDE = " (an archive in the archive)"
 
 
-# What stands behind an entry that is fine.
+# Malicious entries; each follows a valid one.
 LIES = {
-    # kind: (entries, what the error says)
+    # kind: (entries, the text of the error)
     "absolute": ([Entry(b"/etc/cron.d/x", b"x")], f"{UNSAFE}: /etc/cron.d/x"),
     "up": ([Entry(b"../x", b"x")], f"{UNSAFE}: ../x"),
     "up inside": ([Entry(b"a/../../x", b"x")], f"{UNSAFE}: a/../../x"),
@@ -86,20 +87,20 @@ LIES = {
         [Entry(b"b", b"x", method=12)],
         "Archive entry has a compression that is not supported: b",
     ),
-    "other name": ([Entry(b"a", b"x", local={"name": b"b"})], f"{VALID}: its headers disagree: a"),
-    "other size": ([Entry(b"a", b"x", local={"size": 9})], f"{VALID}: its headers disagree: a"),
+    "other name": ([Entry(b"a", b"x", local={"name": b"b"})], f"{VALID}: an entry's headers disagree: a"),
+    "other size": ([Entry(b"a", b"x", local={"size": 9})], f"{VALID}: an entry's headers disagree: a"),
     "other method": (
         [Entry(b"a", b"x", local={"method": 8})],
-        f"{VALID}: its headers disagree: a",
+        f"{VALID}: an entry's headers disagree: a",
     ),
-    "other flags": ([Entry(b"a", b"x", local={"flags": 8})], f"{VALID}: its headers disagree: a"),
+    "other flags": ([Entry(b"a", b"x", local={"flags": 8})], f"{VALID}: an entry's headers disagree: a"),
     "descriptor missing": (
         [Entry(b"a", b"x", flags=8, local={"crc": 0, "packed": 0, "size": 0})],
-        f"{VALID}: its headers disagree: a",
+        f"{VALID}: an entry's headers disagree: a",
     ),
     "descriptor lies": (
         [Entry(b"a", b"x", flags=8, descriptor=(0, 1, 1))],
-        f"{VALID}: its headers disagree: a",
+        f"{VALID}: an entry's headers disagree: a",
     ),
     "zip64 lies": (
         [Entry(b"a", b"x", size=0xFFFFFFFF, extra=zip64_extra(1 << 40, 1))],
@@ -188,11 +189,11 @@ LIES = {
     ),
     "nested, two ends": (
         packed_in(archive(Entry(b"a", b"x"), comment=bytes(archive(Entry(b"b", b"x"))))),
-        f"{VALID}: it has two ends: x.bin{INSIDE}",
+        f"{VALID}: two end records: x.bin{INSIDE}",
     ),
     "nested, no directory": (
         packed_in(bomb(1)[:-22]),
-        f"{VALID}: its directory is not where it should be: x.bin{INSIDE}",
+        f"{VALID}: the central directory is misplaced: x.bin{INSIDE}",
     ),
 }
 
@@ -206,21 +207,21 @@ WHOLE = {
     ),
     "program before": (
         b"#!/bin/sh\n" + archive(FINE),
-        f"{VALID}: its directory is not where it should be",
+        f"{VALID}: the central directory is misplaced",
     ),
     "between": (
         archive(FINE, between=b"hidden"),
-        f"{VALID}: data between its entries and its directory",
+        f"{VALID}: data between entries and central directory",
     ),
-    "appended": (archive(FINE, after=b"x"), f"{VALID}: data after its end"),
+    "appended": (archive(FINE, after=b"x"), f"{VALID}: data after the end record"),
     "an end in the comment": (
         archive(FINE, comment=ziplib.end_bytes(0, 0, 0)),
-        f"{VALID}: it has two ends",
+        f"{VALID}: two end records",
     ),
     "split": (archive(FINE, disk=1), f"{VALID}: part of a split archive"),
     "fewer than there are": (
         archive(FINE, Entry(b"x"), count=1),
-        f"{VALID}: its directory has more than it counts",
+        f"{VALID}: the central directory has more entries than it declares",
     ),
     "65,535 by word": (
         archive(FINE, count=65535),
@@ -228,6 +229,6 @@ WHOLE = {
     ),
     "one place for two": (
         archive(FINE, Entry(b"fine.tx2", FINE.content, DEFLATED, offset=0)),
-        f"{VALID}: its headers disagree: fine.tx2",
+        f"{VALID}: an entry's headers disagree: fine.tx2",
     ),
 }

@@ -1,6 +1,6 @@
-"""boxd as a child of a test: its start, its log, what /proc says of it, and its end.
+"""boxd as a child of a test: start, log, its state from /proc, and end.
 
-Everything that waits has a timeout. Environment: see `build`.
+Every wait has a timeout. Environment: see `build`.
 """
 
 import contextlib
@@ -28,12 +28,13 @@ def build(variable="BOX_BUILD"):
 
 
 def fast_build():
-    """The one with release speed: for times and sizes of memory."""
+    """The build at release speed: for times and sizes of memory."""
     return build("BOX_RELEASE_FAKE" if os.environ.get("BOX_RELEASE_FAKE") else "BOX_BUILD")
 
 
 def environment(**extra):
-    """What a child gets: enough to run, and nothing of ours that changes its behaviour."""
+    """The environment of a child: enough to run, and none of our variables that change its
+    behaviour."""
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith("LANGBOT_BOX_")
     }
@@ -43,7 +44,7 @@ def environment(**extra):
 
 
 def wait_until(condition, seconds=10.0, what="condition"):
-    """Polls, for what has no event to wait for; gives what the condition gave."""
+    """Polls where there is no event to wait for; returns what the condition returned."""
     end = time.monotonic() + seconds
     while True:
         value = condition()
@@ -62,10 +63,10 @@ def is_alive(pid):
     return state not in "ZX"
 
 
-BLANKS = 2  # that a boxd makes ahead
+WARM_BOXES = 2  # that a boxd keeps ready
 
 
-def is_blank(pid):
+def is_warm_box(pid):
     """Whether it is the first process of a box that nobody has asked for yet.
 
     It has the name of one, or for moments that of the program that it is or was.
@@ -73,7 +74,7 @@ def is_blank(pid):
     with contextlib.suppress(OSError):
         status = status_of(pid)
         first = status["NSpid"].split()[1:] == ["1"]
-        return first and status["Name"] in ("box-blank", "boxd", "memfd:box-init")
+        return first and status["Name"] in ("box-warm", "boxd", "memfd:box-init")
     return False
 
 
@@ -92,7 +93,7 @@ def peak_kb(pid):
 
 
 def fd_names(pid):
-    """Of processes that are not dumpable, as both of ours are, only root may see them."""
+    """The fds of a process. boxd and box-rpc are not dumpable, so only root can see theirs."""
     names = {}
     for entry in pathlib.Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):
@@ -104,17 +105,19 @@ def fd_count(pid):
     return len(fd_names(pid))
 
 
-def await_blanks(pid):
-    """Until a boxd has made its blanks, where it can make some."""
+def await_warm_boxes(pid):
+    """Waits until boxd has made its warm boxes, where it can make any."""
     children = pathlib.Path(f"/proc/{pid}/task/{pid}/children")
     end = time.monotonic() + 2
-    while time.monotonic() < end and sum(map(is_blank, children.read_text().split())) < BLANKS:
+    while time.monotonic() < end:
+        if sum(map(is_warm_box, children.read_text().split())) >= WARM_BOXES:
+            break
         time.sleep(0.01)
     time.sleep(0.1)  # the last one has its own second process to start yet
 
 
 def settled_fd_count(pid):
-    await_blanks(pid)
+    await_warm_boxes(pid)
     return fd_count(pid)
 
 
@@ -185,16 +188,16 @@ class Boxd:
                 self._changed.notify_all()
 
     def events(self, name):
-        """What was logged so far under this event name, as maps."""
+        """The events of this name that were logged so far, as maps."""
         found = [json.loads(line) for line in list(self.lines) if line.startswith("{")]
         return [event for event in found if event["event"] == name]
 
     def counted(self, name):
-        """How many things the events of this name tell of, which come once a second at most."""
+        """The sum of the counts in the events of this name, which are logged once a second at most."""
         return sum(event["count"] for event in self.events(name))
 
     def wait_event(self, name, count=1, seconds=10.0):
-        """Waits for the count-th event of this name and gives it."""
+        """Waits for the count-th event of this name and returns it."""
         end = time.monotonic() + seconds
         with self._changed:
             while len(found := self.events(name)) < count:
@@ -213,7 +216,7 @@ class Boxd:
     # -- its box-rpc
 
     def workers(self):
-        """The pids of every box-rpc that it had."""
+        """The pids of all box-rpc processes that it has started."""
         return [event["pid"] for event in self.events("worker.started")]
 
     @property
@@ -255,7 +258,7 @@ class Boxd:
         self.process.send_signal(number)
 
     def wait(self, seconds=10.0):
-        """Waits for the end, and that nothing of it is left. The exit code."""
+        """Waits for the end and checks that nothing is left. Returns the exit code."""
         code = self.process.wait(seconds)
         self._reader.join(5)
         assert not self._reader.is_alive(), "someone still holds boxd's stderr"
@@ -285,7 +288,7 @@ class Boxd:
             self.check_gone()
 
     def check_log(self):
-        """No sanitizer spoke."""
+        """No sanitizer reported an error."""
         bad = [line for line in self.lines if "Sanitizer" in line or "runtime error:" in line]
         assert not bad, "\n".join(self.lines)
 
@@ -301,14 +304,14 @@ def fake_boxd(folder, *args, **options):
 
 @contextlib.contextmanager
 def dialled(carrier, **options):
-    """A client on this carrier, and the boxd that it speaks to (`client.boxd`)."""
+    """A client over this transport, and the boxd that it is connected to (`client.boxd`)."""
     with Boxd(stdio=carrier == "stdio", **options) as boxd:
         with Stdio(boxd) if carrier == "stdio" else boxd.web() as client:
             yield client
 
 
 def wait_running(client, session="s", **members):
-    """Until the session has a command under way."""
+    """Waits until the session has a command running."""
 
     def running():
         listed = client.ask("box_get_sessions", **members)["sessions"]

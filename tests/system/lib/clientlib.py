@@ -1,6 +1,6 @@
-"""RPC clients for both carriers and codecs, with one interface (`Client`).
+"""RPC clients for both transports and codecs, with one interface (`Client`).
 
-Everything that waits has a timeout. Clients that decide about every byte are in rawlib.py.
+Every wait has a timeout. Clients that control every byte are in rawlib.py.
 """
 
 import collections
@@ -40,7 +40,7 @@ ERROR_NAMES = (
     "OSError",
 )
 
-# name -> its least, most and usual value
+# name -> its minimum, maximum and default
 LIMITS = {
     "max_sessions": (0, 5000, 64),
     "max_managed_processes": (0, 1024, 64),
@@ -65,7 +65,7 @@ def how_closed(end):
 
 
 class Client:
-    """Requests and answers by seq_id. A thread reads, so answers may come in any order."""
+    """Requests and answers, matched by seq_id. A thread reads, so answers may come in any order."""
 
     carrier = "?"
 
@@ -114,7 +114,7 @@ class Client:
         return self._pull(seconds)
 
     def wait(self, seq, seconds=15.0):
-        """The answer to a request; others are kept for later."""
+        """The answer to a request; other answers are stored for later."""
         for index, message in enumerate(self._kept):
             if message.get("seq_id") == seq:
                 return self._kept.pop(index)
@@ -126,12 +126,13 @@ class Client:
             self._kept.append(message)
 
     def has_answer(self, seq):
-        """Whether an answer to it has come by now; everything sent before a ping has."""
+        """Whether it has been answered yet. After the answer to a ping, everything sent before the
+        ping has."""
         self.call("__ping")
         return any(message.get("seq_id") == seq for message in self._kept)
 
     def closed(self, seconds=10.0):
-        """Waits for the end of the connection; gives how it ended."""
+        """Waits for the end of the connection; returns how it ended."""
         end = time.monotonic() + seconds
         try:
             while True:
@@ -142,7 +143,7 @@ class Client:
     # -- actions
 
     def start(self, action, data=None, **members):
-        """Sends a request and gives its seq_id. `context=None` leaves the context out."""
+        """Sends a request and returns its seq_id. `context=None` leaves the context out."""
         message = {"seq_id": self.next_seq(), "action": action, "data": data or {}}
         message["context"] = members.pop("context", self.context)
         if message["context"] is None:
@@ -165,7 +166,7 @@ class Client:
         return failure(self.call(action, data, seconds, **members))
 
     def init(self, **config):
-        """box_init, with the fake backend unless told otherwise."""
+        """box_init, by default with the fake backend."""
         config.setdefault("backend", "fake")
         assert self.ask("box_init", config) == {"initialized": True}
         return self
@@ -209,13 +210,13 @@ def context(workspace="ws1", generation=1, instance=INSTANCE, **more):
 
 
 def physical(session, workspace="ws1", generation=1):
-    """The name under which a backend knows a session."""
+    """The name of a session in the backend."""
     digest = hashlib.sha256(f"{INSTANCE}\0{workspace}".encode()).hexdigest()[:24]
     return f"ws-{digest}-g{generation}-{session}"
 
 
 def chunk_lines(text, piece=4096):
-    """The lines of the chunk form of a message."""
+    """The lines of a message in chunked form."""
     yield {"type": "chunk_start", "total_size": len(text.encode())}
     offset = 0
     for at in range(0, len(text), piece):
@@ -226,7 +227,7 @@ def chunk_lines(text, piece=4096):
 
 
 class LineReader:
-    """stdout of boxd as messages; holds it to the rules for lines and chunks."""
+    """stdout of boxd as messages; checks the rules for lines and chunks."""
 
     def __init__(self, file):
         self.file = file
@@ -257,7 +258,7 @@ class LineReader:
 
 
 class Stdio(Client):
-    """Speaks to the stdin and stdout of a boxd that was started with stdio=True."""
+    """A client on the stdin and stdout of a boxd that was started with stdio=True."""
 
     carrier = "stdio"
 
@@ -284,7 +285,7 @@ class Stdio(Client):
             raise Closed(reason="stdin is closed") from None
 
     def send_text(self, text):
-        """One message: a line, or the chunk form."""
+        """Sends one message: as a line, or in chunked form."""
         if len(text.encode()) > CHUNK_BYTES:
             for line in chunk_lines(text):
                 self.send_bytes(json.dumps(line).encode() + b"\n")
@@ -297,7 +298,7 @@ class Stdio(Client):
 
 
 class Web(Client):
-    """Speaks WebSocket to a boxd."""
+    """A WebSocket client of a boxd."""
 
     carrier = "websocket"
 
@@ -338,7 +339,7 @@ class Web(Client):
             raise how_closed(end) from None
 
     def send_bytes(self, data):
-        """One binary message."""
+        """Sends one binary message."""
         self.socket.send(data)
 
     def close(self):
@@ -347,7 +348,7 @@ class Web(Client):
 
 
 class MsgpackStdio(Stdio):
-    """One msgpack map after the other on the pipe; the first byte chooses the codec."""
+    """One msgpack map after the other over the pipe; the first byte selects the codec."""
 
     def _read(self):
         unpacker = msgpack.Unpacker(max_buffer_size=2 * MESSAGE_BYTES_MAX)
@@ -362,7 +363,7 @@ class MsgpackStdio(Stdio):
 
 
 class MsgpackWeb(Web):
-    """Binary messages out; text and binary answers are told apart by `codec`."""
+    """Sends binary messages; `codec` tells whether an answer came as text or binary."""
 
     def _decode(self, message):
         if isinstance(message, str):

@@ -11,7 +11,7 @@ SECONDS = 20
 
 
 def variables(private, **extra):
-    """A boxd of its own inherits them, and cannot look for leaks; alone, box does."""
+    """A private boxd inherits them, and cannot check for leaks; `box` alone does."""
     made = {**environment(), "LANGBOT_BOX_CONFIG": json.dumps(FAKE)}
     made.pop("BOX_ENDPOINT", None)
     made["ASAN_OPTIONS"] = f"detect_leaks={int(not private)}"
@@ -26,7 +26,8 @@ def start(*args, programs=None, private=True, env=None, **popen):
 
 
 def interrupt(process):
-    """Until it ends: a signal that comes while another waits is none. Its exit code."""
+    """Sends the signal repeatedly until it ends, since a signal that comes while another one is
+    pending is lost. Returns its exit code."""
     for _ in range(10):
         process.send_signal(signal.SIGINT)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -47,6 +48,6 @@ def box(*args, data=None, **options):
 
 
 def dialled(boxd, *args, **options):
-    """box with a runtime that is there; the options go behind the command."""
+    """box with an existing runtime; the options go after the verb."""
     command, *rest = args
     return box(command, f"--endpoint={boxd.url}", *rest, private=False, **options)

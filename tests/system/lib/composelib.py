@@ -33,7 +33,7 @@ def read(name):
 
 @functools.cache
 def dialled():
-    """The host and the port that LangBot knows in a container."""
+    """The host and the port that LangBot uses in a container."""
     return ask_langbot(DIAL)
 
 
@@ -43,7 +43,7 @@ def services():
 
 
 def variables(entries):
-    """Of a service or a container; a value that is a reference stays one."""
+    """The environment of a service or a container; references are not resolved."""
     if entries and isinstance(entries[0], str):
         return dict(entry.split("=", 1) for entry in entries)
     return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in entries}

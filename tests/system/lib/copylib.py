@@ -1,6 +1,4 @@
-"""box cp in tests: the command, what is inside of a box, and what is in a folder or an
-archive.
-"""
+"""`box cp` in tests: the command, and the contents of boxes, folders and archives."""
 
 import io
 import os

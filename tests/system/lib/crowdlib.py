@@ -1,4 +1,4 @@
-"""What the tests of limits measure with: crowds of sockets, metrics, percentiles."""
+"""Measurements for the tests of limits: crowds of sockets, metrics, percentiles."""
 
 import resource
 import subprocess
@@ -28,7 +28,7 @@ def metric(boxd, name):
 
 
 def pending(boxd):
-    """Sockets at the door, without the one that asks."""
+    """The number of pending connections, without the one that asks."""
     return metric(boxd, "box_pending_connections") - 1
 
 
@@ -63,7 +63,7 @@ while sys.stdin.readline():
 
 
 class Crowd:
-    """Sockets, held by a process of their own, that say nothing or half a head."""
+    """Sockets, held by a separate process, that send nothing or half a request head."""
 
     def __init__(self, port, count, addresses=20):
         self.count = count

@@ -1,7 +1,7 @@
 """`box doctor` and `box plan` as children of a test, on hosts that lack something.
 
-What is taken away is taken from the child only: by mount and network namespaces of its own, by a
-seccomp filter, by missing programs. Nothing of the machine is changed.
+Features are hidden from the child only: by mount and network namespaces of its own, a seccomp
+filter, or missing programs. The host itself is not changed.
 """
 
 import contextlib
@@ -66,7 +66,7 @@ class Host:
 
 
 def own_groups():
-    """Where this process is in each hierarchy of version 1: controller -> folder."""
+    """The cgroup of this process in each hierarchy of version 1: controller -> folder."""
     found = {}
     for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines():
         _, names, path = line.split(":", 2)

@@ -1,4 +1,4 @@
-"""boxd with tests/drivers/fake_rpc.c in the place of box-rpc, and connections to that."""
+"""boxd with tests/drivers/fake_rpc.c in place of box-rpc, and connections to it."""
 
 import socket
 import subprocess
@@ -13,12 +13,12 @@ FLAG_ROOTS = 1 << 11  # boxdlib names mount roots for every boxd
 
 
 def make_folder(folder):
-    """Puts boxd and the double side by side."""
+    """Puts boxd and the fake box-rpc side by side."""
     folder.mkdir()
     for name, place in (("boxd", "boxd"), ("fake_rpc", "box-rpc")):
         found = [path for path in sorted(boxdlib.build().rglob(name)) if path.is_file()]
         assert found, f"no {name} in {boxdlib.build()}"
-        # By another process, as nativelib.copy says.
+        # In a separate process, see nativelib.copy.
         subprocess.run(["cp", "--", str(found[0]), str(folder / place)], check=True)
     return folder
 
@@ -47,7 +47,7 @@ def read_answers(file):
 
 
 class Peer:
-    """A connection to the double."""
+    """A connection to the fake box-rpc."""
 
     def __init__(self, port, host="127.0.0.1"):
         self.socket = socket.create_connection((host, port), timeout=10)
@@ -73,7 +73,7 @@ class Peer:
         return read_answers(self.file)
 
 
-class Keeper(boxdlib.Boxd):
+class FakeRpcBoxd(boxdlib.Boxd):
     @property
     def port(self):
         return self.wait_event("listening")["port"]
@@ -82,7 +82,7 @@ class Keeper(boxdlib.Boxd):
         return Peer(self.port, host)
 
     def tell(self, command):
-        """On stdio."""
+        """Sends a command over stdio."""
         self.process.stdin.write(command.encode() + b"\n")
         self.process.stdin.flush()
 

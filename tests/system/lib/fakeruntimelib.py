@@ -1,8 +1,8 @@
-"""A runtime that streams, as far as the `box` command can tell: it plays commands by a script.
+"""A fake runtime for tests of the `box` command: it plays live commands by a script.
 
-The first word of `cmd` says what to play, see `Play`. What the client sent is kept: `requests`,
-`specs`, `ttys`, `acks`, `signals`, `sizes`, `cancelled`, `deleted`. A broken rule of the protocol
-is kept in `broken`.
+The first word of `cmd` selects the scene, see `Play`. What the client sent is recorded: `requests`,
+`specs`, `ttys`, `acks`, `signals`, `sizes`, `cancelled`, `deleted`. Violations of the protocol are
+recorded in `broken`.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ SESSION = {
 
 
 class Play:
-    """One streamed command on one connection."""
+    """One live command on one connection."""
 
     def __init__(self, server, socket, request):
         self.server, self.socket = server, socket
@@ -64,7 +64,7 @@ class Play:
         self.over = True
 
     def pump(self):
-        """Sends what the window allows; the empty end closes it."""
+        """Sends as much as the window allows; an empty piece at the end closes the stream."""
         while self.queue and self.index - self.acknowledged < WINDOW:
             self.index += 1
             self.server.answer(self.socket, self.seq, self.queue.pop(0), stream_index=self.index)
@@ -80,14 +80,14 @@ class Play:
         self.pump()
 
     def input(self, data, eof):
-        """What most commands do with their input."""
+        """How most scenes handle input."""
 
     def signal(self, number):
-        """What most commands do with a signal."""
+        """How most scenes handle a signal."""
         self.exit(128 + number, reason="signal", signal=number)
         self.pump()
 
-    # -- what there is to play
+    # -- the scenes
 
     def play_exit(self, code):
         self.exit(int(code))
@@ -99,7 +99,7 @@ class Play:
         self.exit(0)
 
     def play_never(self):
-        """Does not even start."""
+        """Fails to start."""
 
     def play_live(self):
         """Ends when the test says so."""
@@ -123,12 +123,12 @@ class Play:
             self.exit(0)
 
     def play_deaf(self):
-        """Ends with input on its way."""
+        """Ends while input is still being sent."""
         self.input = None
         self.event("stdout", data=b"deaf\n")
 
     def play_tough(self):
-        """Signals do nothing to it."""
+        """Ignores signals."""
         self.signal = lambda number: None
         self.event("stdout", data=b"first\n")
 

@@ -1,4 +1,4 @@
-"""Files in boxes, for tests: boxd in each mode, a client in each codec, and short names for the
+"""File actions in tests: boxd in each mode, a client in each codec, and short names for the
 actions.
 """
 
@@ -23,7 +23,7 @@ class Files:
         return {"session_id": self.session, "path": path, **members}
 
     def bytes_in(self, data):
-        """As this codec carries them."""
+        """The bytes in the form of this codec."""
         if self.binary:
             return {"data": data}
         return {"data_base64": base64.b64encode(data).decode()}
@@ -66,7 +66,7 @@ class Files:
         return self.client.fail(f"box_file_{action}", self.data(path, **members), 70)
 
     def sh(self, cmd, **spec):
-        """A command in the session, which must succeed; its stdout."""
+        """Runs a command in the session, which must succeed; returns its stdout."""
         result = self.client.exec(cmd, self.session, 100, **self.spec, **spec)
         assert result["exit_code"] == 0, result
         return result["stdout"]
@@ -76,7 +76,7 @@ class Files:
 
 
 class Watch:
-    """A stream of events; `flow` acknowledges each, `take` must be called for that."""
+    """A stream of events. `flow` acknowledges each; call `take` to receive them."""
 
     def __init__(self, files, path, flow, members):
         self.client, self.flow, self.acks = files.client, flow, []
@@ -98,7 +98,7 @@ class Watch:
         return part["data"]
 
     def accepted(self, left=0):
-        """Answers to what was acknowledged, but for so many that are not waited for yet."""
+        """Waits for the answers to acknowledgements, except for so many that may still be missing."""
         while len(self.acks) > left:
             answer = self.client.wait(self.acks.pop(0))
             assert clientlib.success(answer) == {"accepted": True}

@@ -1,4 +1,4 @@
-"""HTTP requests, byte by byte, and what a refusal looks like."""
+"""HTTP requests byte by byte, and checks of refusals."""
 
 import contextlib
 import re
@@ -16,7 +16,7 @@ def opened(boxd):
 
 
 def read_answer(raw):
-    """(status, headers with lower-case names, body) of what comes until the peer closes."""
+    """Reads until the peer closes: (status, headers with lower-case names, body)."""
     data = b""
     while piece := raw.recv(65536):
         data += piece
@@ -35,7 +35,7 @@ def read_answer(raw):
 
 
 def say(boxd, text):
-    """Sends bytes as they are, and gives the answer."""
+    """Sends bytes unchanged, and returns the answer."""
     with opened(boxd) as raw:
         raw.sendall(text.encode() if isinstance(text, str) else text)
         return read_answer(raw)
@@ -47,7 +47,7 @@ def request(boxd, path, headers, method="GET"):
 
 
 def upgrade(boxd, path="/rpc/ws", without=(), **fields):
-    """An upgrade with some headers left out or changed (`_` stands for `-`)."""
+    """An upgrade request with some headers removed or changed (`_` stands for `-`)."""
     headers = {name: value for name, value in UPGRADE.items() if name not in without}
     for name, value in fields.items():
         headers[name.replace("_", "-")] = value

@@ -1,4 +1,4 @@
-"""Small roots for boxes: a shell, a few tools, and what they link to."""
+"""Small root file systems for boxes: a shell, a few tools, and the libraries that they link to."""
 
 import re
 import shutil
@@ -13,7 +13,7 @@ def libraries(program):
 
 
 def make_root(folder, mark, shell=True):
-    """A root with /usr merged, and one line by which it is known from inside."""
+    """A root with merged /usr, and a line of text that identifies it from inside."""
     folder.mkdir(parents=True)
     for name in ("usr/bin", "usr/lib", "usr/lib64", "etc", "opt", "home/former"):
         (folder / name).mkdir(parents=True)
@@ -40,7 +40,7 @@ def run(*command):
 
 
 def make_file(kind, root, path):
-    """An image file of a root."""
+    """An image file made from a root folder."""
     if kind == "ext4":
         run("truncate", "-s", "64M", path)
         run("mkfs.ext4", "-q", "-F", "-d", root, path)

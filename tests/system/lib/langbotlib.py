@@ -1,7 +1,7 @@
-"""LangBot for tests: environments that have it and the package of contrib/langbot; and what npm has
-fetched.
+"""LangBot for tests: environments that have it and the package of contrib/langbot, and the packages
+from npm.
 
-BOX_VENV_LANGBOT and BOX_NPM name what scripts/deps has made, by default build/venv-langbot and
+BOX_VENV_LANGBOT and BOX_NPM name what scripts/deps installed, by default build/venv-langbot and
 build/npm.
 """
 
@@ -22,7 +22,7 @@ LANGBOT = pathlib.Path(os.environ.get("BOX_VENV_LANGBOT") or ROOT / "build" / "v
 NPM = pathlib.Path(os.environ.get("BOX_NPM") or ROOT / "build" / "npm")
 TELL = "import sys; print(sys.argv)"
 
-# What stands in for boxd where only the start matters.
+# Stands in for boxd where only the start matters.
 DOUBLE = "#!/bin/sh\necho taken \"$@\"\necho variable=$VARIABLE\ngrep SigIgn /proc/self/status\n"
 
 
@@ -57,7 +57,7 @@ class Environment:
         return {**kept, **{name: value for name, value in wanted.items() if value is not None}}
 
     def run(self, *args, **more):
-        """Its Python; (exit code, stdout, stderr). A variable that is None is not set."""
+        """Runs its Python; (exit code, stdout, stderr). A variable that is None is unset."""
         args = [str(self.script) if arg == "script" else arg for arg in args]
         done = subprocess.run(
             [str(self.python), *args],
@@ -83,12 +83,13 @@ class Environment:
 
 
 def environment_for(place):
-    """One that the user of this place can use; the system's Python is everybody's."""
+    """An environment that the user of this place can use; the system's Python is readable by
+    everyone."""
     assert (LANGBOT / "bin" / "python").exists(), f"scripts/deps test makes {LANGBOT}"
     for number, base in enumerate((None, "/usr/bin/python3")):
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             environment = Environment(LANGBOT, place.folder / f"environment{number}", base)
-            # LangBot starts itself again: that a program was started once does not say enough.
+            # LangBot restarts itself, so the first start of a program does not prove enough.
             again = "subprocess.run([sys.executable, '-c', 'import langbot_plugin'], check=True)"
             code = f"import langbot, pydantic, subprocess, sys; {again}"
             probe = [*place.before, str(environment.python), "-c", code]
@@ -98,7 +99,7 @@ def environment_for(place):
 
 
 def write_wrapper(place):
-    """As README.md of the package has it, for flags of the operator's."""
+    """A wrapper that adds the operator's flags, as the package's README.md describes."""
     boxd, config = place.programs / "boxd", place.config
     text = f'#!/bin/sh\nexec {boxd} --config {config} "$@"\n'
     wrapper = place.write(place.folder / "wrapper", text)
@@ -107,7 +108,7 @@ def write_wrapper(place):
 
 
 def link_packages(folder):
-    """What npm has fetched, in a folder of its own; as links where that can be: it is faster."""
+    """A copy of what npm installed, as hard links where possible, which is faster."""
     assert (NPM / "node_modules").is_dir(), f"scripts/deps test makes {NPM}"
     folder.mkdir(parents=True)
     source, target = str(NPM / "node_modules"), str(folder)

@@ -1,7 +1,8 @@
-"""What a runtime with native boxes is made of, seen from outside, and that nothing of it is left.
+"""The parts of a runtime with native boxes as seen from outside, and checks that nothing of it is
+left.
 
-`Traces` notes everything of one boxd while it lives: processes, control groups, locks, mounts,
-links and folders. The test process adopts orphans, so that none gets lost when boxd is killed.
+`Traces` records what one boxd has while it lives: processes, cgroups, locks, mounts, links and
+folders. The test process is a subreaper, so that orphans are not lost when boxd is killed.
 """
 
 import contextlib
@@ -27,9 +28,9 @@ KEPT = ("kept-a", "kept-b", "kept-c")
 GONE_SECONDS = 2.0
 SWEPT_SECONDS = 1.0
 PR_SET_CHILD_SUBREAPER = 36
-LOT = re.compile(r"/box-[0-9a-f]{16}$")
+CGROUP_PARENT = re.compile(r"/box-[0-9a-f]{16}$")
 SHARED_FOLDERS = ("/tmp", "/run", "/dev/shm", "/var/tmp", "/var/lib")
-# Folders of mkdtemp, in C and in Python: other tests may run at the same time.
+# Folders made by mkdtemp in C and in Python: other tests may run at the same time.
 OTHER_TESTS = re.compile(r"/[a-z-]+[-.](\w{6}|\w{8})(/|\s|$)")
 
 needs_root = pytest.mark.skipif(
@@ -43,7 +44,7 @@ def adopt_orphans():
 
 
 def native_boxd(folder, *args, config=None, **options):
-    """A boxd with native boxes whose orphans come to us. Skips where there can be none."""
+    """A boxd with native boxes whose orphans we adopt. Skips where native boxes are not possible."""
     adopt_orphans()
     boxd = boxdlib.Boxd(*args, cwd=folder, config={**NATIVE, **(config or {})}, **options)
     try:
@@ -59,7 +60,7 @@ def native_boxd(folder, *args, config=None, **options):
 
 
 def starter(folder, programs, *args, **options):
-    """Starts such a boxd whenever it is called."""
+    """Returns a function that starts such a boxd."""
     return lambda: native_boxd(folder, *args, programs=programs, **options)
 
 
@@ -79,7 +80,7 @@ def read(path):
 
 
 def processes():
-    """pid -> (parent, state) of all."""
+    """pid -> (parent, state) of all processes."""
     found = {}
     for name in os.listdir("/proc"):
         stat = name.isdigit() and read(f"/proc/{name}/stat")
@@ -108,7 +109,7 @@ def describe(pid):
 
 
 def reap(keep):
-    """Takes the exit codes of orphans that came to us."""
+    """Reaps orphans that were adopted."""
     for child, (parent, state) in processes().items():
         if parent == os.getpid() and state == "Z" and child not in keep:
             with contextlib.suppress(ChildProcessError):
@@ -116,10 +117,10 @@ def reap(keep):
 
 
 def inits(boxd):
-    """The first process of every box, by the pids of the host."""
+    """The first process of every box, by host pid."""
     found = []
     for pid, (parent, state) in processes().items():
-        if parent == boxd.pid and state not in "ZX" and not boxdlib.is_blank(pid):
+        if parent == boxd.pid and state not in "ZX" and not boxdlib.is_warm_box(pid):
             numbers = re.search(r"^NSpid:(.*)$", read(f"/proc/{pid}/status"), re.MULTILINE)
             if numbers and len(numbers[1].split()) > 1 and numbers[1].split()[-1] == "1":
                 found.append(pid)
@@ -127,7 +128,7 @@ def inits(boxd):
 
 
 def named_inits(boxd):
-    """Those of the boxes that have a file /tmp/name: the name -> the pid."""
+    """The boxes that have a file /tmp/name: the name -> the pid."""
     found = {}
     for pid in inits(boxd):
         name = read(f"/proc/{pid}/root/tmp/name").strip()
@@ -141,7 +142,7 @@ def named_inits(boxd):
 
 
 def mounts():
-    """Mount points and what is there. Numbers are left out: they are given again."""
+    """Mount points and their types. Mount ids are left out, because they are reused."""
     lines = [" ".join(line.split()[3:]) for line in read("/proc/self/mountinfo").splitlines()]
     return {line for line in lines if not OTHER_TESTS.search(line)}
 
@@ -158,12 +159,12 @@ def folders():
     return {path for path in found if not OTHER_TESTS.search(path)}
 
 
-def holds_a_blank(group):
-    return any(map(boxdlib.is_blank, read(group / "cgroup.procs").split()))
+def holds_a_warm_box(group):
+    return any(map(boxdlib.is_warm_box, read(group / "cgroup.procs").split()))
 
 
-class Ground:
-    """The host before a boxd is started."""
+class HostState:
+    """The state of the host before a boxd is started."""
 
     def __init__(self):
         self.mounts = mounts()
@@ -173,28 +174,28 @@ class Ground:
 
 
 class Traces:
-    """What is known of one boxd; `check_gone` says that none of it is left."""
+    """What belongs to one boxd; `check_gone` checks that none of it is left."""
 
-    def __init__(self, boxd, ground):
+    def __init__(self, boxd, host):
         self.boxd = boxd
-        self.ground = ground
+        self.host = host
         names = boxdlib.fd_names(boxd.pid).values()
-        self.lots = {pathlib.Path(name) for name in names if LOT.search(name)}
+        self.parents = {pathlib.Path(name) for name in names if CGROUP_PARENT.search(name)}
         self.sockets = set()
         self.note()
 
     def note(self):
-        """Again and again: locks are taken when they are needed."""
+        """Call it repeatedly: locks are taken when they are needed."""
         with contextlib.suppress(OSError):
             names = boxdlib.fd_names(self.boxd.pid).values()
             self.sockets |= {name[8:-1] for name in names if name.startswith("socket:[")}
 
     def left_processes(self):
         reap({self.boxd.pid})
-        mine = set(descendants(os.getpid())) - self.ground.pids - {self.boxd.pid}
+        mine = set(descendants(os.getpid())) - self.host.pids - {self.boxd.pid}
         inside = set()
-        for lot in self.lots:
-            for path, _, files in os.walk(lot):
+        for parent in self.parents:
+            for path, _, files in os.walk(parent):
                 if "cgroup.procs" in files:
                     inside |= set(map(int, read(f"{path}/cgroup.procs").split()))
         return sorted(map(describe, mine | inside))
@@ -204,16 +205,16 @@ class Traces:
         return [line[7] for line in lines if len(line) > 7 and line[6] in self.sockets]
 
     def left_groups(self):
-        return sorted(str(lot) for lot in self.lots if lot.exists())
+        return sorted(str(parent) for parent in self.parents if parent.exists())
 
     def left(self, groups=True):
-        """Everything, by kind; only what there is."""
+        """What is left, by kind; empty kinds are omitted."""
         found = {
             "processes": self.left_processes(),
             "locks": self.left_locks(),
-            "mounts": sorted(mounts() - self.ground.mounts),
-            "links": sorted(links() - self.ground.links),
-            "folders": sorted(folders() - self.ground.folders),
+            "mounts": sorted(mounts() - self.host.mounts),
+            "links": sorted(links() - self.host.links),
+            "folders": sorted(folders() - self.host.folders),
             "groups": self.left_groups() if groups else [],
         }
         return {kind: what for kind, what in found.items() if what}
@@ -224,20 +225,20 @@ class Traces:
         )
 
     def check_swept(self):
-        """After the start of the next boxd."""
+        """Checks after the start of the next boxd."""
         boxdlib.wait_until(
             lambda: not self.left_groups(), SWEPT_SECONDS, lambda: f"left: {self.left_groups()}"
         )
 
     def boxes(self):
-        """The groups of its boxes, in every hierarchy."""
-        lots = filter(pathlib.Path.exists, self.lots)
-        found = [path for lot in lots for path in lot.iterdir() if path.is_dir()]
-        return sorted(str(path) for path in found if not holds_a_blank(path))
+        """The cgroups of its boxes, in every hierarchy."""
+        parents = filter(pathlib.Path.exists, self.parents)
+        found = [path for parent in parents for path in parent.iterdir() if path.is_dir()]
+        return sorted(str(path) for path in found if not holds_a_warm_box(path))
 
     def check_boxes(self, count, seconds=GONE_SECONDS):
-        """As many boxes as this, and nothing of others."""
-        per = len(self.lots)
+        """Checks that there are exactly so many boxes."""
+        per = len(self.parents)
 
         def right():
             return len(inits(self.boxd)) == count and len(self.boxes()) == count * per
@@ -329,7 +330,7 @@ class Load:
 
 
 def wait_worked(load, count=1):
-    """Until so many more answers have come."""
+    """Waits until so many more answers have come."""
     wanted = load.done + count
     boxdlib.wait_until(
         lambda: load.done >= wanted or load.wrong, 20, lambda: f"no answers: {load.boxd.tail()}"
@@ -340,7 +341,7 @@ def wait_worked(load, count=1):
 # -- sessions
 
 
-# The number is there so that a session that was made anew cannot be taken for the first.
+# The number shows whether a session was recreated.
 FURNISH = (
     "echo {name} >/tmp/name; echo {name} >/workspace/file;"
     " (setsid sleep 987 >/dev/null 2>&1 </dev/null &) ;"
@@ -350,7 +351,7 @@ LOOK = "cat /tmp/name /workspace/file; pgrep -x sleep; cat /tmp/sleeper"
 
 
 def network_possible(boxd):
-    """Whether boxes can have one here: tried in a session of its own."""
+    """Whether boxes can have a network here: tried in a session of its own."""
     with boxd.web() as client:
         data = {"cmd": "true", "session_id": "probe", "network": "on"}
         possible = client.call("box_exec", data)["code"] == 0
@@ -359,7 +360,7 @@ def network_possible(boxd):
 
 
 def furnish(client, names):
-    """Sessions with files and a process in the background; name -> what LOOK must find."""
+    """Sessions with files and a background process; name -> what LOOK must print."""
     found = {}
     for name in names:
         pid = client.exec(FURNISH.format(name=name), name)["stdout"]
@@ -375,7 +376,7 @@ def check_furnished(client, found):
 
 
 def sleepers(pid):
-    """How long the processes of a box sleep."""
+    """The arguments of all sleep processes below this pid."""
     found = set()
     for one in descendants(pid):
         words = read(f"/proc/{one}/cmdline").split("\0")

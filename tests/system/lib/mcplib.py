@@ -1,4 +1,4 @@
-"""Real MCP servers in a native box, started by the real client of langbot-plugin, and a way to
+"""Real MCP servers in a native box, started by the real client of langbot-plugin, and a proxy to
 their relays for clients that cannot send headers.
 """
 
@@ -22,7 +22,7 @@ FILE = "/tmp/files/long.txt"
 FILE_LINE = "0123456789 abcdef"  # the server breaks other characters where it reads the head only
 FILE_LINES = (2 << 20) // len(FILE_LINE.encode())
 
-# Their programs, and what they may use.
+# The server programs, and the limits of their session.
 SERVERS = {
     "everything": [f"{PACKAGES}/server-everything/dist/index.js", "stdio"],
     "files": [f"{PACKAGES}/server-filesystem/dist/index.js", "/tmp/files"],
@@ -30,8 +30,8 @@ SERVERS = {
 
 
 class Door:
-    """A port that adds headers to a request, as a proxy in front of boxd would, and then passes on
-    every byte; `tear` breaks off what goes through it at that moment."""
+    """A port that adds headers to a request, as a proxy in front of boxd would, and then forwards
+    every byte; `tear` breaks all connections that are open at that moment."""
 
     def __init__(self, port, headers):
         self.target = ("127.0.0.1", port)
@@ -77,8 +77,7 @@ class Door:
             target.shutdown(socket.SHUT_WR)
 
     def tear(self):
-        """Without a word: both ends find their connection reset. What is dialled meanwhile is the next
-        connection, and stays."""
+        """Both ends see a reset. Connections that are made meanwhile are new ones and stay."""
         with self.lock:
             torn, self.pairs = self.pairs, []
         for one in (one for pair in torn for one in pair):
@@ -95,7 +94,7 @@ class World:
         self.place = place
         self.boxd = boxd
         self.folder = langbotlib.link_packages(place.folder / f"mcp-{boxd.port}")
-        # Of every command too: a session has one.
+        # These apply to commands, too: a session has one spec.
         self.box = {"host_path": str(self.folder), "host_path_mode": "ro", "memory_mb": 1024}
         self.headers = {
             **relaylib.headers(),
@@ -103,7 +102,7 @@ class World:
         }
 
     def start(self):
-        """By the real client, as LangBot would."""
+        """Starts the process with the real client, as LangBot would."""
         make = f"mkdir -p /tmp/files; yes '{FILE_LINE}' | head -n {FILE_LINES} > {FILE}"
         steps = {
             "init": {"do": "init", "backend": "local"},
@@ -129,7 +128,8 @@ class World:
         return f"ws://127.0.0.1:{port or self.boxd.port}{path}"
 
     def end(self, client, name):
-        """As Ctrl-C would; the pattern does not find the command that it is in."""
+        """Interrupts the server as Ctrl-C would; the pattern does not match the command that
+        contains it."""
         pattern = f"[s]erver-{name}/dist/index.js"
         ended = client.exec(f"pkill -INT -f {pattern}", session=SESSION, **self.box)
         assert ended["exit_code"] == 0, ended
@@ -137,7 +137,7 @@ class World:
 
 @contextlib.contextmanager
 def conversation(command, **options):
-    """A client that tells by lines what it waits for; read them with `for line in ...`."""
+    """A client that prints lines when it waits for something; read them with `for line in ...`."""
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
     )

@@ -1,7 +1,9 @@
-"""MicroVM boxes for tests. They run where KVM does, in the machine of tests/vm: `make test-vm`.
+"""MicroVM boxes for tests. They run where KVM does, in the QEMU machine of tests/vm: `make
+test-vm`.
 
-BOX_MICROVM names the backend: krun, or local, which shows that a test asks for nothing that a native
-box has not. What is true of microVMs alone is skipped then. All waits are long: the machine is slow.
+BOX_MICROVM names the backend: krun, or local, which runs the same tests with native boxes to show
+that they expect nothing else of microVMs; what holds for microVMs alone is skipped then. All
+timeouts are long, because the machine is slow.
 """
 
 import contextlib
@@ -29,8 +31,9 @@ only_microvms = pytest.mark.skipif(BACKEND != "krun", reason="not true of native
 
 
 class Place(nativelib.Place):
-    """With box-vmm: root's is the build's own, so that whether guests boot here is found out once for
-    all; an ordinary user's, which may not reach the build, is installed with its libraries."""
+    """A place with box-vmm. Root uses the build's own, so that the probe whether guests boot here
+    runs once; an ordinary user, who may not reach the build, gets an installed copy with its
+    libraries."""
 
     def furnish(self, mode, operator):
         super().furnish(mode, operator)
@@ -43,7 +46,7 @@ class Place(nativelib.Place):
             self.install(build / "box-vmm", build.parent / "libkrun")
 
     def install(self, vmm, libraries):
-        """Another box-vmm, which the host has to be tried with."""
+        """Replaces box-vmm, so that the host is probed again."""
         link = self.folder / "lib" / "box"
         for old in (self.programs / "box-vmm", link):
             old.unlink(missing_ok=True)
@@ -53,16 +56,16 @@ class Place(nativelib.Place):
 
 
 class Runtime:
-    """A boxd, what there was before it, and a client that waits long enough."""
+    """A boxd, the host's state before it, and a client with long timeouts."""
 
     def __init__(self, place, *args, **options):
         leftoverlib.adopt_orphans()
         self.place = place
-        self.ground = leftoverlib.Ground()
-        self.ground.folders |= NOTE
+        self.host = leftoverlib.HostState()
+        self.host.folders |= NOTE
         self.boxd = place.start(*args, **options)
         self.boxd.wait_served()
-        self.traces = leftoverlib.Traces(self.boxd, self.ground)
+        self.traces = leftoverlib.Traces(self.boxd, self.host)
         self.client = self.dial()
 
     def connect(self):
@@ -85,12 +88,12 @@ class Runtime:
             self.traces.check_gone(seconds=10)
 
     def run(self, cmd, session="main", seconds=SECONDS, **spec):
-        """What a command gave, and more in a new session than there is room for otherwise."""
+        """Runs a command; further members apply to a new session."""
         data = {"cmd": cmd, "session_id": session, **SPEC, **spec}
         return self.client.ask("box_exec", data, seconds)
 
     def out(self, cmd, session="main", **spec):
-        """The stdout of a command that must do well."""
+        """The stdout of a command that must succeed."""
         result = self.run(cmd, session, **spec)
         assert (result["exit_code"], result["stderr"]) == (0, ""), result
         return result["stdout"]
@@ -117,7 +120,7 @@ class Runtime:
     # -- as the host sees it
 
     def boxes(self):
-        """PID 1 of every box, by the pids of the host."""
+        """PID 1 of every box, by host pid."""
         return leftoverlib.inits(self.boxd)
 
     def await_boxes(self, count):
@@ -138,7 +141,7 @@ def group_of(pid):
 
 
 def machines(runtime):
-    """The processes that have opened the KVM: only root sees that."""
+    """The processes that have opened /dev/kvm: only root sees them."""
     found = []
     for pid in leftoverlib.descendants(runtime.boxd.pid):
         with contextlib.suppress(OSError):
@@ -152,7 +155,7 @@ def kill(pid):
 
 
 class Live:
-    """A streamed command. `out` and `err` are what it has printed by now."""
+    """A live command. `out` and `err` are its output so far."""
 
     def __init__(self, runtime, cmd, session="main", **spec):
         self.client = runtime.client

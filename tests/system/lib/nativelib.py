@@ -1,5 +1,5 @@
 """Native boxes for tests: boxd as root or as an ordinary user, real clients that carry out lists of
-steps against it, and the proof that nothing is left behind.
+steps against it, and checks that nothing is left behind.
 """
 
 import concurrent.futures
@@ -30,12 +30,12 @@ FLOW_SECONDS = 250  # of all steps of one client; many share a slow machine
 PREFIX = "box-native-"
 MADE = set()  # the names of our own folders
 OTHERS = re.compile(r"box-[a-z]+-[A-Za-z0-9_]{6,8}")
-LOT = re.compile(r"box-[0-9a-f]{16}")
+CGROUP_PARENT = re.compile(r"box-[0-9a-f]{16}")
 PR_SET_CHILD_SUBREAPER = 36
 NUMBERS = itertools.count(1)
 LOOK_SECONDS = 1.5 if os.environ.get("BOX_MICROVM") else 0.15  # slow machines have better to do
 
-# An ordinary user has no cgroup of its own on most hosts that tests run on.
+# On most test hosts an ordinary user has no cgroup of its own.
 OPERATOR = {"root": "", "rootless": "local:\n  degraded: true\n"}
 UNLIMITED = "an ordinary user has no cgroup here: boxes run without limits"
 
@@ -46,7 +46,7 @@ def marker():
 
 
 def missing(mode):
-    """Why boxes cannot be made in this mode here, or None."""
+    """Why boxes are not possible in this mode here, or None."""
     if mode == "root":
         return None if boxdlib.ROOT else "boxd as root needs a test that is root"
     if boxdlib.ROOT and not shutil.which("setpriv"):
@@ -58,12 +58,12 @@ def missing(mode):
 
 @functools.cache
 def has_limits(mode):
-    """An ordinary user has them in a group of version 2 that was given to it."""
+    """Whether limits are possible: an ordinary user needs a delegated cgroup of version 2."""
     if mode == "root" or boxdlib.ROOT:
         return mode == "root"
     found = re.search(r"^0::(/.*)$", pathlib.Path("/proc/self/cgroup").read_text(), re.M)
     group = pathlib.Path("/sys/fs/cgroup" + found[1]) if found else None
-    if group is not None and group.name == "keeper":
+    if group is not None and group.name == "boxd-leaf":
         group = group.parent
     if group is None or not os.access(group / "cgroup.subtree_control", os.W_OK):
         return False
@@ -71,7 +71,7 @@ def has_limits(mode):
 
 
 def backend(mode, name="local"):
-    """What a status says of the backend; that boxes have no limits is always said."""
+    """The backend in a status report; boxes without limits are always reported."""
     info = {"name": name, "available": True}
     return info if has_limits(mode) else {**info, "degraded": True}
 
@@ -86,13 +86,13 @@ def skip_if_missing(mode):
 
 
 def copy(programs, folder):
-    """By another process: a thread of ours that forks meanwhile would hold the copy open for
-    writing, and nobody could start it."""
+    """Copies in a separate process: a thread of ours that forks meanwhile would hold the copy open
+    for writing, and it could not be executed."""
     subprocess.run(["cp", "--", *map(str, programs), str(folder)], check=True)
 
 
 class Place:
-    """A folder with the programs, a home and a working folder that boxd of this mode can use."""
+    """A folder with the programs, a home and a working folder that boxd can use in this mode."""
 
     def __init__(self, mode, operator=None, build="BOX_BUILD"):
         skip_if_missing(mode)
@@ -124,13 +124,13 @@ class Place:
         shutil.rmtree(self.folder)
 
     def own(self, path):
-        """Gives a file to the user that boxd is."""
+        """Changes the owner of a file to boxd's user."""
         if self.mode == "rootless" and boxdlib.ROOT:
             os.chown(path, USER, USER, follow_symlinks=False)
         return path
 
     def make(self, *parts):
-        """A folder of boxd's user below this one."""
+        """Creates a folder of boxd's user below this one."""
         path = self.folder.joinpath(*parts)
         path.mkdir(parents=True)
         path.chmod(0o755)
@@ -145,7 +145,7 @@ class Place:
         return boxdlib.environment(HOME=str(self.home), **more)
 
     def mount_roots(self):
-        """Anywhere, unless the file says what may be mounted."""
+        """Allows every mount root, unless the configuration says otherwise."""
         return () if "mount_roots" in self.config.read_text() else ("/",)
 
     def command(self, *args):
@@ -154,7 +154,7 @@ class Place:
         return [*self.before, boxd, "--config", str(self.config), *roots, *args]
 
     def start(self, *args, before=(), **options):
-        """A boxd. `before` stands in front of all, in a shell of root's where there is one."""
+        """A boxd. `before` is a command that runs it, in a shell of root's where possible."""
         options.setdefault("instance", clientlib.INSTANCE)
         options.setdefault("mount_roots", self.mount_roots())
         return boxdlib.Boxd(
@@ -171,7 +171,7 @@ class Place:
 
 @contextlib.contextmanager
 def dialled(place, carrier="websocket", backend="local", config=None, args=(), **options):
-    """A client on this carrier of a boxd there, which is told to use native boxes."""
+    """A client over this transport of a boxd there, which is configured for native boxes."""
     with place.start(*args, stdio=carrier == "stdio", **options) as boxd:
         with clientlib.Stdio(boxd) if carrier == "stdio" else boxd.web() as client:
             yield client.init(backend=backend, **(config or {}))
@@ -220,7 +220,8 @@ def run_script(command, wanted, place, seconds=FLOW_SECONDS):
 
 
 EVERYONE = list(itertools.product(("OLD", "NEW"), ("stdio", "websocket"), MODES))
-# Every generation with every carrier, half of them in each mode: for what is not the main flow.
+# Every generation over every transport, half of them in each mode: for everything but the main
+# flow.
 HALF = [
     ("OLD", "stdio", "root"),
     ("OLD", "websocket", "rootless"),
@@ -234,7 +235,7 @@ def names(whole):
 
 
 class Flows:
-    """The same steps by several clients at once. `make(place, *who)` gives the steps of one."""
+    """The same steps with several clients at once. `make(place, *who)` returns the steps of one."""
 
     def __init__(self, make, everyone=EVERYONE, run=drive, workers=4):
         self.make = make
@@ -274,12 +275,12 @@ class Results(dict):
         return self[name]["raised"]
 
 
-# -- what is left
+# -- leftovers
 
 
 @contextlib.contextmanager
 def subreaper():
-    """Descendants that lose their parent become our children: nothing gets out of sight."""
+    """Makes this process a subreaper: orphaned descendants become its children, so none is missed."""
     libc = ctypes.CDLL(None, use_errno=True)
     assert libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
     try:
@@ -289,7 +290,7 @@ def subreaper():
 
 
 def children():
-    """Our children that live; those that have ended and were not asked for are buried."""
+    """Our live children; those that have ended are reaped."""
     return {
         pid: proclib.arguments(pathlib.Path(f"/proc/{pid}"))
         for pid in listed_children()
@@ -319,8 +320,9 @@ def descendants(pid):
                 yield from descendants(child)
 
 
-class Lots:
-    """The cgroups that runtimes below us hold, seen while they live: other runtimes have theirs."""
+class CgroupParents:
+    """The cgroup parents of runtimes below this process, recorded while they run: other runtimes
+    have their own."""
 
     def __init__(self):
         self.seen = set()
@@ -334,7 +336,7 @@ class Lots:
                 with contextlib.suppress(OSError):
                     for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir():
                         place = pathlib.Path(os.readlink(fd))
-                        if LOT.fullmatch(place.name):
+                        if CGROUP_PARENT.fullmatch(place.name):
                             self.seen.add(place)
 
     def end(self):
@@ -351,15 +353,16 @@ def mounts():
 
 
 def folders():
-    """In /tmp; those of other tests, which may run beside these, are known by their form."""
+    """Folders in /tmp; those of other tests that run at the same time are recognized by their
+    names."""
     found = [name for name in os.listdir(tempfile.gettempdir()) if name.startswith("box")]
     return {name for name in found if name in MADE or not OTHERS.fullmatch(name)}
 
 
-def remains(lots):
+def remains(parents):
     return {
         "processes": set(children()),
-        "cgroups": lots.left(),
+        "cgroups": parents.left(),
         "mounts": mounts(),
         "folders": folders(),
         "links": set(os.listdir("/sys/class/net")),
@@ -370,16 +373,16 @@ def remains(lots):
 def nothing_left():
     """Compares before and after: processes, cgroups, mounts, folders in /tmp, network links."""
     with subreaper():
-        lots = Lots()
-        before = remains(lots)
+        parents = CgroupParents()
+        before = remains(parents)
         try:
             yield
         finally:
-            lots.end()
+            parents.end()
         bury(before["processes"])
 
         def more():
-            after = remains(lots)
+            after = remains(parents)
             return {key: after[key] - before[key] for key in after if after[key] - before[key]}
 
         boxdlib.wait_until(lambda: not more(), 5, lambda: f"left behind: {more()} {children()}")

@@ -1,7 +1,7 @@
-"""A world for network tests: namespaces `host` and `internet` with servers, network_driver in `host`.
+"""A network for tests: namespaces `host` and `internet` with servers, and network_driver in `host`.
 
-The namespaces belong to processes that die with the test, so nothing is left behind. What runs
-inside of them is netinside.py, whose addresses are given on from here.
+The namespaces belong to processes that end with the test, so nothing is left behind. netinside.py
+runs inside them; its addresses are exported from here.
 """
 
 import contextlib
@@ -77,7 +77,7 @@ class Space:
         return ["nsenter", "-t", str(self.pid), "-n", *command]
 
     def connect(self, address):
-        """A socket of this namespace, made by a thread that goes there."""
+        """A socket of this namespace, made by a thread that enters it."""
         made = []
 
         def dial():
@@ -117,7 +117,7 @@ class Space:
             server.stdout.close()
 
     def restart(self):
-        """The servers anew: they have seen nothing."""
+        """Restarts the servers, so that they have seen nothing."""
         kinds = [server.args[-1] for server in self.servers]
         for server in self.servers:
             server.kill()
@@ -162,7 +162,7 @@ class World:
         host.start("host")
 
     def many_addresses(self, count):
-        """So many more, which are gone again at the end of the context."""
+        """So many additional addresses, for the time of the context."""
         lines = [f"address add 172.30.{i // 250}.{i % 250}/32 dev d0\n" for i in range(count)]
         return self.added("".join(lines))
 
@@ -207,14 +207,14 @@ class Box:
         return json.loads(text)
 
     def probe(self, *targets):
-        """For each target the text it answers, or why not; every refusal is quick."""
+        """The answer or the error for each target; every refusal is quick."""
         results = self.script("probe", *targets)
         slow = {target: took for target, (_, took) in results.items() if took >= 2.5}
         assert not slow
         return {target: result for target, (result, _) in results.items()}
 
     def probe_by_name(self, target):
-        """By the C library, with the resolv.conf of a box."""
+        """Resolves with the C library and the resolv.conf of a box."""
         steps = [
             "mount --make-rprivate /",
             f"mount --bind {self.play.inner_resolv} /etc/resolv.conf",
@@ -237,7 +237,7 @@ class Play:
     """network_driver in the host of a world."""
 
     def __init__(self, world, program, rootless=False, without="", resolver=RESOLVER, **instead):
-        """`instead`: pasta= or nft= is a path or, for nft, a filter of what it is told."""
+        """`instead`: pasta= or nft= is a path or, for nft, a filter of its input."""
         self.world = world
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="box-net-"))
         self.folder.chmod(0o711)
@@ -257,7 +257,7 @@ class Play:
             "mount --make-rprivate /",
             f"mount --bind {resolv} /etc/resolv.conf",
         ]
-        # Another version, in place of the installed one.
+        # Another version instead of the installed one.
         if other := os.environ.get("BOX_TEST_PASTA"):
             installed = pathlib.Path(shutil.which("pasta")).resolve()
             for path in installed, installed.with_name(installed.name + ".avx2"):
@@ -271,7 +271,7 @@ class Play:
         if without:
             arguments += ["--without", without]
         if rootless:
-            # On this machine the device may be root's alone; where there is udev it is everyone's.
+            # Without udev the device may belong to root alone.
             tun = self.folder / "tun"
             steps += [f"mknod -m 666 {tun} c 10 200", f"mount --bind {tun} /dev/net/tun"]
             ids = f"--reuid {USER} --regid {USER} --clear-groups"
@@ -291,7 +291,7 @@ class Play:
         )
 
     def write_filter(self, command):
-        """An nft that sees its input through a command."""
+        """An nft whose input goes through a command."""
         shutil.copy(shutil.which("nft"), self.folder / "nft")
         wrapper = self.folder / "nft-filtered"
         wrapper.write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\n{command} | {self.folder}/nft \"$@\"\n")
@@ -311,7 +311,7 @@ class Play:
         return (self.folder / "log").read_text()
 
     def box(self, *egress):
-        """With words: one that reaches what they allow, and nothing else."""
+        """Makes a box. With words: it reaches what they allow, and nothing else."""
         self.say(" ".join(["box", *(["only"] if egress else []), *egress]))
         words = self.answer("box ").split()
         return Box(self, int(words[1]), dict(zip(words[2::2], words[3::2])))
@@ -330,7 +330,7 @@ class Play:
         return None
 
     def namespaces(self):
-        """The inodes of the namespaces that only its fds keep: the router's."""
+        """The inodes of the router's namespaces, which only its fds keep alive."""
         found = set()
         for fd in pathlib.Path(f"/proc/{self.process.pid}/fd").iterdir():
             with contextlib.suppress(FileNotFoundError):
@@ -338,7 +338,7 @@ class Play:
         return found
 
     def close(self):
-        """Its exit code, after the end of its input."""
+        """Its exit code after end of input."""
         self.process.stdin.close()
         try:
             code = self.process.wait(20)
@@ -352,19 +352,19 @@ class Play:
 
 
 def locks(world):
-    """The addresses of the host's loopback that boxes have there."""
+    """The addresses on the host's loopback that boxes have in that namespace."""
     text = run(*world.host.inside("cat", "/proc/net/unix")).stdout
     return sorted(line.split("/")[-1] for line in text.splitlines() if "@box-host/" in line)
 
 
 def age_of(pid):
-    """For how many seconds a process has been there."""
+    """The age of a process in seconds."""
     ticks = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
 
 def holders(namespaces):
-    """The processes that are in one of them or hold it by an fd."""
+    """The processes that are in one of these namespaces or hold it by an fd."""
     found = set()
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):

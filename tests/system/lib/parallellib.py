@@ -1,6 +1,6 @@
-"""Slow scenes side by side: tests that wait more than they work are begun together, each in a
-thread with a boxd of its own, when the first of their module asks for `scenes`; each test then waits
-for its own scene and ends as that did.
+"""Runs slow tests of a module in parallel: tests that mostly wait are all started, each in a thread
+with a boxd of its own, when the first of them asks for `scenes`. Each test then waits for its own
+scene and has its result.
 
     @pytest.fixture(scope="module")
     def scenes(request, nothing_left):
@@ -10,8 +10,8 @@ for its own scene and ends as that did.
     @parallellib.scene
     def test_slow(client): ...
 
-A scene can ask for what is in MADE, which is of the scene alone but for the place, and for what it
-is parametrized with.
+A scene can ask for its parameters and for the fixtures in MADE, each of which is made for it alone
+(except the place).
 """
 
 import concurrent.futures
@@ -27,7 +27,7 @@ MADE = {*OF_A_MODE, "tmp_path"}
 
 
 def scene(function):
-    """A test that waits for this function."""
+    """A test that waits for the result of this function."""
     wanted = inspect.signature(function).parameters
     modes = bool(OF_A_MODE & set(wanted))
     given = [name for name in wanted if name not in MADE]
@@ -45,7 +45,7 @@ def scene(function):
 
 
 def play(function, options, arguments):
-    """In its thread."""
+    """Runs in the scene's thread."""
     wanted = inspect.signature(function).parameters
     with contextlib.ExitStack() as stack:
         if {"client", "boxd"} & set(wanted):
@@ -64,8 +64,8 @@ def mode_of(item):
 
 @contextlib.contextmanager
 def begun(request, **options):
-    """The scenes of this module that were chosen: futures, by the names of their tests. The options
-    are of nativelib.dialled."""
+    """The selected scenes of this module: futures, by the names of their tests. The options are
+    those of nativelib.dialled."""
     chosen = [
         item
         for item in request.session.items

@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback that can break its connections without a word."""
+"""A TCP proxy on loopback that can drop its connections silently."""
 
 import contextlib
 import socket
@@ -7,7 +7,7 @@ import threading
 
 
 class Proxy:
-    """Carries bytes to `port`; use it as a context manager."""
+    """Forwards bytes to `port`; use it as a context manager."""
 
     def __init__(self, port):
         self.target = port
@@ -24,7 +24,7 @@ class Proxy:
         return self
 
     def __exit__(self, *ignored):
-        # A closed listener alone does not wake an accept.
+        # Closing a listener does not wake up accept.
         with contextlib.suppress(OSError):
             self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
@@ -53,7 +53,7 @@ class Proxy:
             sink.shutdown(socket.SHUT_WR)
 
     def break_all(self):
-        """Every connection ends by a reset at both ends."""
+        """Resets every connection at both ends."""
         with self.lock:
             pairs, self.pairs = self.pairs, []
         for one in (end for pair in pairs for end in pair):

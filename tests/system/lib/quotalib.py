@@ -1,4 +1,6 @@
-"""Workspaces with a quota: tenants' folders, their images, and how nothing is left of them."""
+"""Workspaces with a quota: folders of tenants, their images, and checks that nothing is left of
+them.
+"""
 
 import contextlib
 import errno
@@ -21,7 +23,7 @@ def mounted(path):
 
 
 def loops(folder):
-    """Loop devices on files below a folder, those of files that are gone too."""
+    """Loop devices on files below a folder, also on deleted files."""
     found = subprocess.run(
         ["losetup", "--json", "--output", "NAME,BACK-FILE,AUTOCLEAR"],
         capture_output=True,
@@ -30,29 +32,30 @@ def loops(folder):
         timeout=20,
     ).stdout
     devices = json.loads(found)["loopdevices"] if found.strip() else []
-    # Where the file was opened in another mount namespace its path has no beginning.
+    # A file that was opened in another mount namespace has a path without its beginning.
     ours = [one for one in devices if f"/{DATA}{folder.name}/" in str(one["back-file"])]
     assert all(one["autoclear"] for one in ours), f"they would stay: {ours}"
     return [one["name"] for one in ours]
 
 
 def release(folder):
-    """Unmounts what boxd has left mounted below a folder, as an operator would."""
+    """Unmounts what boxd left mounted below a folder, as an operator would."""
     for point in sorted(nativelib.mounts(), reverse=True):
         if point.startswith(f"{folder}/"):
             subprocess.run(["umount", point], check=True, timeout=20)
 
 
 def share(place):
-    """As the root is on most hosts: what is mounted and unmounted here is so for other mount
-    namespaces too. Those of other tests' boxd would keep our loop devices otherwise."""
+    """Makes mounts shared, as they are on most hosts: what is mounted or unmounted here also
+    changes in other mount namespaces. Otherwise the namespaces of other tests' boxd would keep our
+    loop devices."""
     for options in (("--bind", place.folder), ("--make-shared",)):
         subprocess.run(["mount", *options, place.folder], check=True, timeout=20)
 
 
 @contextlib.contextmanager
 def tenants(mode="root", operator=None, shared=True):
-    """A place with a folder for tenants; afterwards neither mounts nor loop devices are left."""
+    """A place with a folder for tenants; afterwards no mounts and no loop devices are left."""
     with nativelib.Place(mode, operator) as place:
         place.tenants = place.make(DATA + place.folder.name, "tenants")
         if shared and boxdlib.ROOT:
@@ -61,7 +64,7 @@ def tenants(mode="root", operator=None, shared=True):
             yield place
             if shared:
                 release(place.folder)
-                # The kernel lets go of them a moment later.
+                # The kernel releases them a moment later.
                 boxdlib.wait_until(
                     lambda: not loops(place.folder), 10, lambda: f"left: {loops(place.folder)}"
                 )
@@ -73,7 +76,7 @@ def tenants(mode="root", operator=None, shared=True):
 
 @contextlib.contextmanager
 def in_container(place, *shares):
-    """What stands before boxd so that it takes itself for one in a container with this volume."""
+    """The command before boxd that makes it believe it runs in a container with this volume."""
     volume = f"mount --bind {place.tenants} {place.tenants}"
     steps = [volume, *(f"{share} {place.tenants}" for share in shares), 'exec "$@"']
     command = ("unshare", "-m", "--propagation", "private", "sh", "-c", " && ".join(steps), "sh")
@@ -81,7 +84,7 @@ def in_container(place, *shares):
 
 
 def tenant(place, name):
-    """A tenant's folder that is there already."""
+    """An existing folder of a tenant."""
     return place.make(*place.tenants.relative_to(place.folder).parts, name)
 
 
@@ -90,7 +93,7 @@ def image(folder):
 
 
 def fill(file):
-    """Writes until there is no room for one more page, and gives the size."""
+    """Writes until there is no room for another page, and returns the size."""
     fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_SYNC)
     try:
         for piece in (MIB, 64 << 10, 4096):
@@ -105,7 +108,7 @@ def fill(file):
 
 
 def tree(folder):
-    """What is in a folder: kind, mode, owner, times and content of everything."""
+    """The contents of a folder: kind, mode, owner, times and content of everything."""
     found = {}
     for path in sorted(pathlib.Path(folder).rglob("*")):
         status = os.lstat(path)

@@ -1,6 +1,6 @@
-"""Bare clients on plain sockets and pipes, for tests that decide about every byte.
+"""Bare clients on plain sockets and pipes, for tests that control every byte.
 
-They add little time of their own to what is measured.
+They add little time of their own to a measurement.
 """
 
 import errno
@@ -27,7 +27,7 @@ TEXT, BINARY, CLOSE, PING_FRAME, PONG = 1, 2, 8, 9, 10
 
 
 class Refused(Exception):
-    """The handshake was answered with this status instead of 101."""
+    """The handshake was answered with this status, not with 101."""
 
     def __init__(self, status):
         super().__init__(str(status))
@@ -55,7 +55,7 @@ def padded_ping(size):
 
 
 def chunks(message):
-    """An ASCII message in the chunk form."""
+    """An ASCII message in chunked form."""
     lines = chunk_lines(message.decode(), 16384)
     return "\n".join(map(json.dumps, lines)).encode()
 
@@ -64,7 +64,7 @@ def chunks(message):
 
 
 def frame(payload=b"", opcode=TEXT, fin=True, rsv=0, mask=b"\0\0\0\0", declared=None):
-    """A client's frame. The mask of zeros leaves the payload as it is; None leaves it out."""
+    """A client's frame. A mask of zeros leaves the payload unchanged; None omits the mask."""
     size = len(payload) if declared is None else declared
     bit = 0 if mask is None else 0x80
     head = bytes([(0x80 if fin else 0) | rsv << 4 | opcode])
@@ -80,7 +80,7 @@ def frame(payload=b"", opcode=TEXT, fin=True, rsv=0, mask=b"\0\0\0\0", declared=
 
 
 def head_of(instance=INSTANCE, path="/rpc/ws"):
-    """The head of an upgrade."""
+    """The head of an upgrade request."""
     fields = {**UPGRADE, "X-LangBot-Instance-Id": instance}
     lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items())]
     return "\r\n".join(lines).encode() + b"\r\n\r\n"
@@ -105,7 +105,7 @@ def refuses(port):
 
 
 class Caller:
-    """Requests one at a time, over what can `send` and read an `answer`."""
+    """Requests one at a time, over an object that can `send` and read an `answer`."""
 
     def __init__(self):
         self.seqs = itertools.count(100)
@@ -197,7 +197,7 @@ class Ws(Caller):
         return first & 15, bool(first & 0x80), self._take(size)
 
     def recv(self):
-        """The next whole message. Pings are answered, a close is raised."""
+        """The next whole message. Pings are answered; a close raises Closed."""
         parts = []
         while True:
             opcode, fin, payload = self.recv_frame()
@@ -219,7 +219,7 @@ class Ws(Caller):
         self.call("__ping")
 
     def wait_closed(self, seconds=10):
-        """The Closed that ends this connection."""
+        """Waits for the Closed that ends this connection."""
         self.sock.settimeout(seconds)
         try:
             while True:
@@ -240,7 +240,7 @@ class Ws(Caller):
         return found
 
     def burst(self, count, at_once=64):
-        """Many pings, not one by one."""
+        """Many pings, pipelined."""
         self.send(PING)
         answer = len(frame(self.recv(), mask=None))
         for done in range(0, count, at_once):

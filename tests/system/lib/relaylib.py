@@ -1,5 +1,5 @@
-"""Relays of managed processes: by Python's `websockets` as LangBot dials them, on a plain socket
-that can break off at any byte, and clients of the subprotocol `box.v1` that resume.
+"""Relays of managed processes: by Python's `websockets` as LangBot connects to them, by a plain
+socket that can break off at any byte, and by clients of the subprotocol `box.v1`, which resume.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ def path(process=None, session="s", **placement):
 
 
 def narrow(boxd):
-    """A socket that takes little while nobody reads it."""
+    """A socket with a small receive buffer."""
     made = socket.socket()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     made.settimeout(20)
@@ -45,7 +45,7 @@ def headers(workspace="ws1", generation=1, instance=INSTANCE):
 
 
 def start(client, command, *args, process="default", session="s", context=..., **spec):
-    """Starts one in its session, which is made if need be; its info."""
+    """Starts a process in its session, which is created if needed; returns its info."""
     members = {} if context is ... else {"context": context}
     client.ask("box_create_session", {"session_id": session}, **members)
     data = {"process_id": process, "command": command, "args": list(args), **spec}
@@ -58,7 +58,7 @@ def shell(client, script, **options):
 
 
 def shell_in(client, script, process="default", session="s"):
-    """As shell, in a session that is there, whatever it was made with."""
+    """As shell, in an existing session, whatever it was created with."""
     data = {"process_id": process, "command": "sh", "args": ["-c", script]}
     return client.ask("box_start_managed_process", {"session_id": session, "spec": data})
 
@@ -91,7 +91,7 @@ def exited(client, process="default", session="s", seconds=10.0):
 
 
 class Relay:
-    """A relay as Python's `websockets` has it; protocol None: no subprotocol is offered."""
+    """A relay with Python's `websockets`; protocol None: no subprotocol is offered."""
 
     def __init__(self, boxd, process=None, session="s", protocol="mcp", placement=None, **options):
         placement = placement or {}
@@ -127,7 +127,7 @@ class Relay:
         return [self.recv(seconds) for _ in range(count)]
 
     def rest(self, seconds=10.0):
-        """What comes until it is closed, and (code, reason) of that."""
+        """Messages until it is closed, and (code, reason) of the close."""
         found = []
         try:
             while True:
@@ -168,7 +168,7 @@ class Bare(rawlib.Ws):
             raise rawlib.Refused(self.status)
 
     def break_off(self):
-        """Without a word, and what was not read is thrown away."""
+        """Drops the connection silently; unread data is discarded."""
         linger = struct.pack("ii", 1, 0)
         with contextlib.suppress(OSError):
             self.sock.setsockopt(rawlib.socket.SOL_SOCKET, rawlib.socket.SO_LINGER, linger)
@@ -176,7 +176,7 @@ class Bare(rawlib.Ws):
 
 
 def fill(bare):
-    """Until we are made to wait: from now on it is not read."""
+    """Sends until it would block: from now on nobody reads."""
     line = rawlib.frame(b"f" * 65535)
     bare.sock.settimeout(1)
     with contextlib.suppress(TimeoutError):
@@ -195,7 +195,8 @@ def unpack(message):
 
 
 class V1(Bare):
-    """One connection that has begun; `first` is where its output begins, `next` its input."""
+    """One established connection; `first` is the offset where its output begins, `next` that of its
+    input."""
 
     def __init__(self, boxd, begin=UNCONFIRMED, turn=True, **options):
         super().__init__(boxd.port, protocol="box.v1", **options)
@@ -230,14 +231,14 @@ class V1(Bare):
         return found
 
     def until(self, wanted):
-        """Takes messages up to one of this kind: its offset."""
+        """Reads messages up to one of this kind: returns its offset."""
         while True:
             kind, offset, _ = unpack(self.recv())
             if kind == wanted:
                 return offset
 
     def taken(self, offset):
-        """Until the process has taken its input up to here."""
+        """Waits until the process has taken its input up to this offset."""
         while self.done < offset:
             self.done = self.until(DONE)
 
@@ -247,7 +248,7 @@ class V1(Bare):
 
 
 class Resuming:
-    """Everything a process wrote, over as many connections as it takes: nothing may be missing and
+    """Everything a process wrote, over as many connections as needed: nothing may be missing and
     nothing may come twice."""
 
     def __init__(self):
@@ -263,7 +264,7 @@ class Resuming:
         return bare
 
     def take(self, bare):
-        """One message: its kind and offset."""
+        """Reads one message: its kind and offset."""
         kind, offset, data = unpack(bare.recv())
         if kind == BEGIN:
             assert offset == self.end, f"it begins at {offset}, not at {self.end}"

@@ -1,7 +1,8 @@
-"""A plugin of pytest (`-p results`): tells what came of each test as soon as it is known, so that a machine
-that stands still half-way has not run for nothing. One JSON line each, {name, state, details}, to the file
-descriptor BOX_RESULTS_FD. What goes wrong when the fixtures of a file end is the whole file's: its name is
-the file. Tests that BOX_RESULTS_KNOWN names, a line each, are left out."""
+"""A plugin of pytest (`-p results`): reports each test's result at once, so that results are not
+lost when the machine hangs half-way. One JSON line each, {name, state, details}, to the file
+descriptor BOX_RESULTS_FD. An error in the teardown of a file's fixtures is reported under the
+file's name. Tests that BOX_RESULTS_KNOWN lists, one a line, are left out.
+"""
 
 import json
 import os
@@ -18,7 +19,7 @@ def why_skipped(report):
 
 
 def outcome(report):
-    """(name, state, details) as far as this report settles it, or None."""
+    """(name, state, details) if this report decides the result, else None."""
     if report.skipped:
         return report.nodeid, "skipped", why_skipped(report)
     if report.failed and report.when == "teardown":

@@ -1,4 +1,5 @@
-"""The skill store beside the reference's own: both are asked the same and answer in JSON lines."""
+"""The skill store beside the reference's own: both get the same requests and answer in JSON lines.
+"""
 
 import io
 import json
@@ -15,7 +16,7 @@ TENANT = "ws-0123456789abcdef01234567"
 
 
 class Asked:
-    """A program that answers one line for one line."""
+    """A program that answers each line with a line."""
 
     def __init__(self, argv, **options):
         self.process = subprocess.Popen(
@@ -32,7 +33,7 @@ class Asked:
         self.close()
 
     def close(self):
-        """Ends it and gives its exit code."""
+        """Ends it and returns its exit code."""
         try:
             self.process.stdin.close()
         except BrokenPipeError:
@@ -89,7 +90,7 @@ def start_reference(folder):
 
 
 class Tenant:
-    """The folder of one tenant, to put packages in."""
+    """The folder of one tenant, to put packages into."""
 
     def __init__(self, folder, tenant=TENANT):
         self.root = pathlib.Path(folder) / "tenants" / tenant
@@ -118,7 +119,7 @@ def archive(files):
 
 
 def without(answer, *keys):
-    """The answer without these members, wherever they are."""
+    """The answer without these members at any depth."""
     if isinstance(answer, dict):
         return {key: without(value, *keys) for key, value in answer.items() if key not in keys}
     if isinstance(answer, list):
@@ -127,6 +128,6 @@ def without(answer, *keys):
 
 
 def alike(answer, own, other):
-    """The answer as the other store, in another folder, would have to give it."""
+    """The answer that the other store, in another folder, should give."""
     text = json.dumps(answer)
     return json.loads(re.sub(re.escape(str(own)), str(other), text))

@@ -1,8 +1,9 @@
-"""Relays that are read slowly and then as fast as they can be, each in a thread of this process.
+"""Readers of relays that read slowly at first and then as fast as they can, each in a thread of
+this process.
 
 usage: slow_readers.py PORT READERS SECONDS BYTES: every second reader takes lines (`mcp`), the
-others `box.v1`; process N is called pN. Says `slow` when the slow part is over, then one line of JSON: how
-many bytes each had by then, and the MD5 of all that it got.
+others `box.v1`; process N is called pN. Prints `slow` when the slow part is over, then one line of
+JSON: how many bytes each had by then, and the MD5 of everything it received.
 """
 
 import hashlib
@@ -20,7 +21,7 @@ STEP_SECONDS = 0.1
 
 
 def narrow(port):
-    """A socket that takes little while nobody reads it."""
+    """A socket with a small receive buffer."""
     made = socket.socket()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
     made.settimeout(60)

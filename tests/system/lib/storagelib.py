@@ -1,4 +1,6 @@
-"""What the tests of box_get_storage_analysis share: places, a dialled box, and ways to read an answer."""
+"""Shared by the tests of box_get_storage_analysis: folders, a connected box, and ways to read an
+answer.
+"""
 
 import os
 import pathlib
@@ -17,7 +19,7 @@ CAP_DAC_READ_SEARCH = 2
 
 
 def pages(*sizes):
-    """What files of these sizes take in a tmpfs."""
+    """The space that files of these sizes use in a tmpfs."""
     return sum(-(-size // PAGE) * PAGE for size in sizes)
 
 
@@ -49,7 +51,7 @@ def tenant(place, workspace="ws1"):
 
 
 def make_tenant(place, files, workspace="ws1"):
-    """Makes the folder with files {path: size}."""
+    """Creates the folder with files {path: size}."""
     top = tenant(place, workspace)
     for path, size in files.items():
         whole = top / path
@@ -67,7 +69,7 @@ def run(client, cmd, session="s", **spec):
 
 
 def analyse(client, **members):
-    """The answer, held to its form; its directories by key."""
+    """The answer, checked for its format; its directories by key."""
     answer = client.ask(ACTION, **members)
     directories = answer["directories"]
     keys = [one["key"] for one in directories]
@@ -101,4 +103,4 @@ def sizes(answer):
 
 def children_of(pid):
     listed = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return {int(one) for one in listed if not boxdlib.is_blank(one)}
+    return {int(one) for one in listed if not boxdlib.is_warm_box(one)}

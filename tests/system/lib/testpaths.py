@@ -1,4 +1,4 @@
-"""Where things of the tests are."""
+"""Paths of the test tree."""
 
 import pathlib
 

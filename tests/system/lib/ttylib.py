@@ -1,4 +1,4 @@
-"""Terminals that people would sit at: one that a test holds both ends of, and one drawn by tmux."""
+"""Terminals for tests: a pty of which the test holds both ends, and a screen drawn by tmux."""
 
 import contextlib
 import fcntl
@@ -33,7 +33,7 @@ def variables(**extra):
 
 
 class Pty:
-    """`box` at a terminal whose other end we have. `out` is what was shown by now."""
+    """`box` at a terminal whose other end we hold. `out` is what was shown so far."""
 
     def __init__(self, *args, size=(24, 80), env=None, **popen):
         self.master, self.slave = os.openpty()
@@ -60,7 +60,7 @@ class Pty:
         os.close(self.slave)
 
     def read(self, seconds):
-        """Takes what is shown; whether there was anything."""
+        """Reads what is shown; returns whether there was anything."""
         if not select.select([self.master], [], [], max(seconds, 0))[0]:
             return False
         self.out += os.read(self.master, 1 << 16)
@@ -77,7 +77,7 @@ class Pty:
         return self
 
     def type(self, data):
-        """Types it, and takes what is shown meanwhile, as people's terminals do."""
+        """Types it, and reads what is shown meanwhile, as a terminal emulator does."""
         end = time.monotonic() + SECONDS
         os.set_blocking(self.master, False)
         while data:
@@ -96,7 +96,7 @@ class Pty:
         return self
 
     def end(self, seconds=SECONDS):
-        """Shows the rest: the exit code."""
+        """Reads the rest; returns the exit code."""
         end = time.monotonic() + seconds
         while self.process.poll() is None:
             assert time.monotonic() < end, f"it goes on: {bytes(self.out[-2000:])}"
@@ -154,7 +154,7 @@ class Tmux:
         return self.run("capture-pane", "-p").split("\n")
 
     def wait(self, pattern, seconds=SECONDS):
-        """Until the screen has it; the match."""
+        """Waits until the screen matches; returns the match."""
         found = lambda: re.search(pattern, "\n".join(self.lines()), re.M)  # noqa: E731
         return boxdlib.wait_until(found, seconds, lambda: f"{pattern} is not on {self.lines()}")
 
@@ -176,7 +176,7 @@ class Tmux:
         self.run("resize-window", "-x", str(cols), "-y", str(rows))
 
     def start(self, *words):
-        """A command line for the shell; its exit code is shown as `code N` when it ends."""
+        """Runs a command line in the shell; its exit code is shown as `code N` when it ends."""
         self.enter(f"{' '.join(words)}; echo co''de $?")
 
     def code(self):

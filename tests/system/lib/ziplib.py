@@ -1,4 +1,4 @@
-"""ZIPs that no packer would write: each field of both headers can be set."""
+"""Malformed ZIPs: each field of both headers can be set."""
 
 import dataclasses
 import random
@@ -15,7 +15,7 @@ def deflate(content):
 
 
 def noise(size, seed=1):
-    """Bytes that do not pack, the same each time."""
+    """Incompressible bytes, the same each time."""
     return random.Random(seed).randbytes(size)
 
 
@@ -72,7 +72,7 @@ def end_bytes(count, size, offset, comment=b"", disk=0):
 
 
 def archive(*entries, before=b"", between=b"", after=b"", count=None, **end):
-    """An archive of the entries, with bytes where none belong."""
+    """An archive of the entries, with extra bytes where none belong."""
     body = bytearray(before)
     directory = bytearray()
     for entry in entries:
@@ -102,7 +102,7 @@ def overlap_bomb(files, kernel_size):
         content = header + content
     body = directory = b""
     for entry, header in reversed(parts):
-        # The quoting block stands before each header but the first.
+        # Each header but the first is preceded by the quoting block.
         if body:
             body += struct.pack("<BHH", 0, len(header), len(header) ^ 0xFFFF)
         directory += entry.central_bytes(len(body))
@@ -115,7 +115,7 @@ def overlap_bomb(files, kernel_size):
 
 
 class Bits:
-    """What deflate writes: numbers from their lowest bit on, codes from their highest."""
+    """A deflate bit stream: numbers from their lowest bit on, codes from their highest."""
 
     def __init__(self):
         self.bits = []
@@ -131,7 +131,7 @@ class Bits:
         return bytes(sum(bits[at + n] << n for n in range(8)) for at in range(0, len(bits), 8))
 
 
-# The first of each range that a code stands for, and how many bits follow it.
+# The first of each range that a code stands for, and how many extra bits follow it.
 LENGTHS = {258: (4, 0), 264: (10, 0), 276: (59, 3), 279: (99, 4), 280: (115, 4), 281: (131, 5)}
 DISTANCES = {8: (17, 3), 12: (65, 5), 13: (97, 5), 14: (129, 6)}
 
@@ -166,8 +166,8 @@ def literal(size):
 
 
 def quine_with(crc, packed_size=0, size=0):
-    """A stream that gives itself with the headers around it, by Cox's order of operations: each is
-    five bytes, but for the last."""
+    """A stream that outputs itself with the headers around it, by Cox's order of operations: each
+    is five bytes, except for the last."""
     name = b"itself".ljust(30, b".")
     entry = Entry(name, b"", DEFLATED, packed=bytes(packed_size), crc=crc, size=size)
     head = entry.local_header()

@@ -1,7 +1,7 @@
-"""boxd's half of microVM boxes, with a box-vmm that has no machine (fake_vmm.c).
+"""boxd's part of microVM boxes, with a box-vmm that boots no guest (fake_vmm.c).
 
-What box-vmm is started with, the jail it is in, and what becomes of a box when one of them fails. Where
-/dev/kvm cannot be opened nothing of it is tried: there boxd does not start a box-vmm.
+What box-vmm is started with, the jail that it is in, and what happens to a box when one of them
+fails. Skipped where /dev/kvm cannot be opened: boxd does not start box-vmm there.
 """
 
 import os
@@ -13,7 +13,7 @@ import pytest
 
 from boxdlib import is_alive, wait_until
 from leftoverlib import (
-    Ground,
+    HostState,
     Traces,
     compile_program,
     copy_programs,
@@ -44,9 +44,9 @@ def programs(tmp_path_factory):
 
 @pytest.fixture
 def boxd(programs, tmp_path, note):
-    ground = Ground()
+    host = HostState()
     with native_boxd(tmp_path, programs=programs, config=KRUN) as started:
-        traces = Traces(started, ground)
+        traces = Traces(started, host)
         yield started
     traces.check_gone()
 
@@ -145,8 +145,8 @@ def test_a_guest_that_does_not_come_up(boxd, tmp_path, mode, why):
         assert len(inits(boxd)) == 1
 
 
-def test_no_blanks_of_microvms(boxd):
-    """Nobody's memory is spent ahead."""
+def test_no_warm_boxes_of_microvms(boxd):
+    """MicroVMs are never made in advance: that would use memory."""
     with boxd.web() as client:
         look(client)
         client.ask("box_delete_session", {"session_id": "s"})
@@ -175,12 +175,12 @@ def test_more_than_the_host_has(boxd):
         answers = {session: client.wait(seq, 60) for session, seq in asked.items()}
         good = [session for session, answer in answers.items() if answer["code"] == 0]
         refused = [answer["message"] for answer in answers.values() if answer["code"] != 0]
-        # Others may take or give back some of it meanwhile.
+        # Other processes may use or free some of it meanwhile.
         assert most - 1 <= len(good) <= most + 1, (most, refused)
         assert len(good) + len(refused) == 50
         for message in refused:
             assert "BoxCapacityExceededError: there is no memory for another microVM" in message
-        # One that ends gives its promise back.
+        # A box that ends releases its reservation.
         client.ask("box_delete_session", {"session_id": good[0]})
         again = client.wait(client.start("box_exec", {**spec("n"), "memory_mb": each_mb}), 30)
         assert again["code"] == 0, again
@@ -221,9 +221,9 @@ def test_storage_is_not_known(boxd):
 
 
 def test_death_of_boxd(programs, tmp_path, note):
-    ground = Ground()
+    host = HostState()
     boxd = native_boxd(tmp_path, programs=programs, config=KRUN)
-    traces = Traces(boxd, ground)
+    traces = Traces(boxd, host)
     with boxd.web() as client:
         look(client)
         (vmm,) = [pid for pid in inits(boxd) if name_of(pid) == "box-vmm"]

@@ -1,4 +1,4 @@
-"""MicroVM boxes closer: terminals, msb, folders of the host, limits, the jail around them."""
+"""MicroVM boxes in detail: terminals, msb, host folders, limits, the jail around them."""
 
 import contextlib
 import os
@@ -46,7 +46,7 @@ def test_much_output(runtime):
 
 
 def test_the_verbs_of_msb(runtime):
-    """In the order in which agents call them."""
+    """The verbs in the order in which agents call them."""
     folder = runtime.place.make("volume")
     runtime.place.write(folder / "in", "of the host\n")
     how = ["--cpus", "1", "--memory", "128M", "--no-network", "--volume", f"{folder}:/data:ro"]
@@ -65,7 +65,7 @@ def test_the_verbs_of_msb(runtime):
     assert "agent" not in runtime.msb("ls", "-q")[1].split()
 
 
-# What comes from the host.
+# Host folders.
 
 
 def test_an_extra_mount(runtime):
@@ -81,7 +81,7 @@ def test_an_extra_mount(runtime):
 
 @pytest.mark.whole
 def test_mounts_side_by_side(runtime):
-    """Each command sees its own set while all run."""
+    """Commands that run at the same time see their own mounts only."""
     folders = [runtime.place.make("many", str(n)) for n in range(4)]
     for n, folder in enumerate(folders):
         runtime.place.write(folder / "n", str(n))
@@ -96,7 +96,7 @@ def test_mounts_side_by_side(runtime):
 
 @pytest.mark.whole
 def test_links_of_a_mount_lead_nowhere(runtime):
-    """They are resolved inside; the host's files are not there to be led to."""
+    """Links are resolved inside the guest, where the host's files do not exist."""
     folder = runtime.place.make("links")
     secret = runtime.place.write(runtime.place.folder / "secret", "hidden")
     (folder / "out").symlink_to(secret)
@@ -114,13 +114,13 @@ def test_a_folder_of_the_host(runtime):
     assert (folder / "d" / "out").read_text() == "from inside\n"
     runtime.place.write(folder / "later", "seen")
     assert runtime.out("cat later", **spec) == "seen"
-    # What a box leaves there lends nobody its owner's rights.
+    # A setuid file of a box gives nobody on the host its owner's rights.
     runtime.run("cp /bin/true t; chmod 6755 t; mknod n c 1 3; exit 0", **spec)
     assert not (folder / "t").stat().st_mode & 0o6000 and not (folder / "n").exists()
     runtime.delete("rw")
 
 
-# What is inside.
+# Inside the guest.
 
 
 def test_the_root_is_read_only(runtime):
@@ -130,7 +130,7 @@ def test_the_root_is_read_only(runtime):
 
 
 def test_no_network_no_card(runtime):
-    """Some kernels have a dummy0, which leads nowhere; there is no route but to oneself."""
+    """Some kernels have a dummy0, which leads nowhere; the only route is to the box itself."""
     lines = runtime.out("cat /proc/net/dev /proc/net/route /proc/net/ipv6_route").splitlines()
     cards = {line.split(":")[0].strip() for line in lines if ":" in line}
     assert "lo" in cards and cards <= {"lo", "dummy0"}, cards
@@ -146,7 +146,7 @@ def test_payload_has_no_rights(runtime):
 
 
 def test_the_guest_s_own_files_are_out_of_reach(runtime):
-    """The share, box-init and the boot file: a command sees the plan's root alone."""
+    """The share, box-init and the boot file: a command sees the plan's root only."""
     cmd = "cat /init.krun /boot.box; ls -d /share; grep virtiofs /proc/mounts | grep -v ' ro,'"
     result = runtime.run(cmd)
     assert (result["stdout"], result["exit_code"]) == ("", 1), result
@@ -178,7 +178,8 @@ def test_limits_of_the_jail(runtime):
 
 @only_microvms
 def test_rights_of_the_processes(runtime):
-    """Three, of which one may mount. What somebody gets who takes over the machine: test_microvm_taken_over."""
+    """Three processes, of which one may mount. What an attacker gets who takes over the virtual
+    machine: test_microvm_taken_over."""
     (machine,) = microvmlib.machines(runtime)
     found = {boxdlib.status_of(pid)["Name"]: pid for pid in runtime.pids_of(runtime.boxes()[0])}
     assert set(found) == {"box-bridge", "box-mnt-helper", "box-microvm"}
@@ -196,7 +197,8 @@ def test_rights_of_the_processes(runtime):
 
 @only_microvms
 def test_the_jail_s_root(runtime):
-    """Seen through the machine: no shell, no program, one device, nothing to write but its own."""
+    """As the virtual machine's process sees it: no shell, no program, one device, nothing writable
+    but its own."""
     (machine,) = microvmlib.machines(runtime)
     root = f"/proc/{machine}/root"
     assert set(os.listdir(root)) <= {"proc", "dev", "share", "run"}
@@ -217,7 +219,7 @@ def used_seconds(group):
 
 
 def test_processor_time(runtime):
-    """A box of part of a processor that spins, by the host's account."""
+    """Measured on the host, for a busy box with a fraction of a processor."""
     spec = {"session": "part", "cpus": 0.6}
     runtime.out("true", **spec)
     group = max((group_of(pid) for pid in runtime.boxes()), key=lambda one: one.stat().st_ctime)
@@ -230,7 +232,7 @@ def test_processor_time(runtime):
         assert used < 0.75 * passed, (used, passed)
 
 
-# The end.
+# Ends.
 
 
 def test_delete_leaves_nothing(runtime):

@@ -1,4 +1,4 @@
-"""MicroVM boxes by the real clients: what works in a native box works in one with its own kernel."""
+"""MicroVM boxes with the real clients: what works in a native box works in a microVM."""
 
 import os
 import pathlib
@@ -29,7 +29,7 @@ EXCESS = "exec tail /dev/zero"  # keeps a line that never ends
 
 
 def newer_steps():
-    """Of the client of 0.7."""
+    """Steps of the client of 0.7."""
     orders = [["INPUT", {"data": "back\n"}], ["INPUT", {"data": "", "eof": True}]]
     return {
         "init": {"do": "init", "backend": BACKEND},
@@ -60,7 +60,7 @@ def newer_steps():
 
 
 def older_steps(place):
-    """Of the client of 0.5, which keeps skills in the runtime; it finds the same sessions."""
+    """Steps of the client of 0.5, which keeps skills in the runtime; it finds the same sessions."""
     upload = place.folder / "x.zip"
     files = {"x/SKILL.md": skilllib.skill_md("x"), "x/run.sh": "echo ran $1\n"}
     upload.write_bytes(skilllib.archive(files))
@@ -107,7 +107,7 @@ def drive(runtime, generation, steps):
 
 @pytest.fixture(scope="module")
 def flow(nothing_left):
-    """What all of it gave: the newer client, a relay of the process that it started, the older one."""
+    """All results: the newer client, a relay of the process that it started, the older client."""
     with pytest.MonkeyPatch.context() as patch, microvmlib.Place("root") as place:
         patch.setenv("SECRET", SECRET)
         patch.setenv("BOX_SECRET", SECRET)
@@ -203,7 +203,7 @@ def test_a_managed_process_with_a_relay(flow):
 
 
 def test_a_skill(flow):
-    """It runs, and cannot be written."""
+    """The skill runs, and is read-only."""
     assert [skill["name"] for skill in flow.gave("installed")] == ["x"]
     assert text_of(flow, "skill") == "ran 7"
     written = flow.gave("skill written")
@@ -217,7 +217,7 @@ def test_timeout(flow):
 
 
 def test_deleted(flow):
-    """Of two boxes one went with its timeout, the other when it was deleted."""
+    """Of two boxes one ended by its timeout, the other was deleted."""
     assert flow.gave("boxes") == 2
     assert flow.gave("deleted") is None
     assert flow.raised("got deleted")[0] == "BoxSessionNotFoundError"

@@ -1,4 +1,4 @@
-"""How microVM boxes end: killed from outside, by their guest, by want of memory; and what is left."""
+"""How microVM boxes end: killed from outside, by their guest, or out of memory; nothing is left."""
 
 import re
 import signal
@@ -18,19 +18,19 @@ FURNISH = "echo kept >/tmp/f; (setsid sleep 987 >/dev/null 2>&1 &)"
 LOOK = "cat /tmp/f; pgrep -cx sleep"
 
 
-# Guests that are not ours.
+# Hostile guests.
 
 
-# What hostile_guest.c can do, and what is answered.
+# What hostile_guest.c can do, and the errors.
 HOSTILE = {
     "end": "the microVM ended before it was ready",
     "reboot": "the microVM ended before it was ready",
     "nonsense": "the first message of the microVM was not a report",
     "later": "the box ended while the command ran: its guest broke the protocol",
-    "flood": "it sent more output than it may",
+    "flood": "it sent more output than allowed",
     "reboot-later": "the box ended while the command ran: .*rebooted",
 }
-# These are waited for until the last moment: they are begun first, and their answers looked at last.
+# These end by timeout: they are started first and checked last.
 LATE = {
     "halt": "the microVM was not ready in time: .*; its console: .*System halted",
     "mute": r"the microVM was not ready in time: .*; its console: .*I have\|nothing to say",
@@ -66,7 +66,7 @@ def test_nobody_waits_for_guests_that_do_not_come_up(hostile):
     assert not any(map(hostile.client.has_answer, hostile.late.values()))
 
 
-# Killed, the ones after the others, in one runtime.
+# Boxes are killed one after the other, in one runtime.
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def runtime(place):
 
 
 def test_box_rpc_killed(runtime):
-    """The microVM stays, and all that runs in it."""
+    """The microVM survives with everything that runs in it."""
     before = runtime.boxes()
     runtime.boxd.kill_worker()
     runtime.boxd.wait_served(2)
@@ -94,7 +94,7 @@ def test_box_rpc_killed(runtime):
 
 
 def test_memory_filled(runtime):
-    """By files: what the box has no room for fails, and it lives on. By a process: test_microvm_client."""
+    """Memory filled by files: writes fail, and the box survives. By a process: test_microvm_client."""
     filled = runtime.run("head -c 900M /dev/zero >/tmp/big; echo $?", timeout_sec=100)
     assert filled["stdout"].splitlines()[-1:] != ["0"], filled
     assert runtime.out(f"rm -f /tmp/big; {LOOK}") == "kept\n1"
@@ -111,7 +111,7 @@ def test_processes_are_bounded(runtime):
 
 @pytest.mark.parametrize("whom", ["machine", "first process"])
 def test_box_vmm_killed(runtime, whom):
-    """Who waits is told; of the box nothing is left; the session is made anew."""
+    """Waiting callers get an error, nothing of the box is left, and the session is recreated."""
     runtime.out(FURNISH)
     boxes = runtime.boxes()
     assert len(boxes) == 1, runtime.boxd.tail()
@@ -143,7 +143,7 @@ def test_boxd_killed(place):
         assert again.boxd.pid != runtime.boxd.pid
 
 
-# Guests that are not ours, again.
+# Hostile guests, part two.
 
 
 @only_microvms

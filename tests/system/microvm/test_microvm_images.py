@@ -1,5 +1,5 @@
-"""Roots of microVM boxes by image: folders of a caller, as root and as an ordinary user, and an
-ordinary user's by name. Native boxes are in test_images.py.
+"""Roots of microVM boxes by image: a caller's folders as root and as an ordinary user, and an
+ordinary user's images by name. Native boxes are in test_images.py.
 """
 
 import pytest
@@ -33,7 +33,7 @@ def runtime(nothing_left, request):
 
 
 def test_folders(runtime):
-    """By the operator's name and by the caller's path; read-only both."""
+    """By the operator's name and by the caller's path; both are read-only."""
     cmd = "cat /usr/mark; (: >/usr/new) 2>/dev/null || echo no; : >/tmp/x; echo kept >f; cat f"
     for name, image in {"named": "named", "theirs": str(runtime.roots / "theirs")}.items():
         assert runtime.out(cmd, name, image=image) == f"{name}\nno\nkept"

@@ -1,4 +1,5 @@
-"""What is told of microVM boxes: ends by want of memory, how much is in them, why one is gone."""
+"""What clients are told about microVM boxes: out-of-memory ends, disk usage, the reason of an end.
+"""
 
 import os
 import re
@@ -42,7 +43,7 @@ def test_a_command_that_eats_all_memory(runtime, cmd):
 
 
 def test_other_ends_are_not_by_memory(runtime):
-    """Also after one that was: each kill is told once."""
+    """Also after an earlier kill: each kill is reported once."""
     runtime.run(EATER, timeout_sec=100)
     killed = runtime.run("kill -9 $$")
     assert (killed["exit_code"], killed["end"]) == (137, {"reason": "signal", "signal": 9}), killed
@@ -58,7 +59,7 @@ def process_info(runtime, name):
 
 @pytest.mark.parametrize("memory_mb", [0, 32])
 def test_a_process_that_eats_its_memory(runtime, memory_mb):
-    """In the whole of the guest's, and in a part of its own."""
+    """In the guest as a whole, and in a cgroup of its own."""
     name = f"eater{memory_mb}"
     spec = {"process_id": name, "command": "tail", "args": ["/dev/zero"], "memory_mb": memory_mb}
     asked = {"session_id": "main", "spec": spec}
@@ -112,7 +113,7 @@ def test_storage(runtime):
 
 @only_microvms
 def test_a_machine_that_stood_still(runtime):
-    """Longer than it takes until the guest is asked for its time again."""
+    """Stopped for longer than the interval of the clock synchronization."""
     (machine,) = microvmlib.machines(runtime)
     os.kill(machine, signal.SIGSTOP)
     try:
@@ -125,7 +126,7 @@ def test_a_machine_that_stood_still(runtime):
         assert before - 1 < there < time.time() + 1
 
 
-# The end.
+# Ends.
 
 
 @only_microvms
@@ -143,7 +144,7 @@ def test_a_kernel_that_panics_has_time_to_say_why(runtime):
     assert runtime.out("cat /proc/sys/kernel/panic") == "1"
 
 
-# What ending_guest.c can do, and what whoever waits is told.
+# What ending_guest.c can do, and the errors that waiting callers get.
 ENDINGS = {
     "PANIC": "its kernel panicked; its console: .*Kernel panic - not syncing: .*memory",
     "REBOOT": "(it was rebooted from inside|its guest rebooted, or its kernel panicked)",

@@ -1,4 +1,4 @@
-"""What microVM boxes are made of: roots by image, folders and files; and what no microVM is made of."""
+"""Roots of microVM boxes by image: folders, image files, and what is refused."""
 
 import os
 import shutil
@@ -66,7 +66,7 @@ def test_an_image_that_cannot_be(runtime, name):
     runtime.await_boxes(0)
 
 
-# Libraries that are not what they should be.
+# Broken libraries.
 
 
 @only_microvms
@@ -78,7 +78,7 @@ def test_an_image_that_cannot_be(runtime, name):
     ],
 )
 def test_a_kernel_that_is_none(nothing_left, note, tmp_path, what, text):
-    """The host is tried before the first box, and says why there is none."""
+    """The host is probed before the first box, and the error says what is wrong."""
     libraries = boxdlib.build().parent / "libkrun"
     (tmp_path / "libkrun.so.1").symlink_to(libraries / "libkrun.so.1")
     kernel = tmp_path / "libkrunfw.so.5"

@@ -1,4 +1,4 @@
-"""The volumes of a session in a microVM: as in native boxes (test_volumes.py)."""
+"""Volumes of a session in a microVM work as in native boxes (test_volumes.py)."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_all_that_runs_sees_them(runtime):
     process = {"process_id": "p", "command": "sh", "args": ["-c", script]}
     ask("box_start_managed_process", {"session_id": "main", "spec": process}, SECONDS)
     boxdlib.wait_until((rw / "two").exists, SECONDS, "it writes")
-    # Another command comes and goes with mounts of its own: those of the process stay.
+    # Another command comes and goes with its own mounts; those of the process stay.
     assert runtime.out("cat /workspace/in/given", **spec) == "given"
     runtime.boxd.kill_worker()
     runtime.boxd.wait_served(2)

@@ -1,7 +1,7 @@
-"""What microVM boxes reach: nothing, everything that is not the host's, or what their list allows.
+"""What microVM boxes reach: nothing, everything but the host, or what their allowlist has.
 
-In a world of namespaces (netlib.py), asked from inside of guests. That each rule is needed is shown
-with native boxes (test_egress.py): both sit at the same router.
+In a test network of namespaces (netlib.py), asked from inside the guests. test_egress.py shows with
+native boxes that each rule is needed; both kinds use the same router.
 """
 
 import os
@@ -47,7 +47,7 @@ PORT = netlib.BOX_PORT
 
 
 class Runtime(microvmlib.Runtime):
-    """Its boxd is on the host of the world, its boxes have the prober."""
+    """boxd runs on the host of the test network, and its boxes have the probe program."""
 
     def __init__(self, place, world, more=()):
         self.world = world
@@ -72,8 +72,8 @@ class Runtime(microvmlib.Runtime):
         return self.client.ask("box_exec", spec, SECONDS)
 
     def probed(self, session, egress, reached, others=()):
-        """What came of each target; those that are to answer have more time. Debian 12's passt lets a
-        guest wait for what is refused."""
+        """The result for each target; targets that should answer have a longer timeout. Debian 12's
+        passt answers refused connections late."""
         asked = {ANSWER_SECONDS: reached, NEVER_SECONDS: others}
         words = [f"/workspace/netprobe ask {n} {' '.join(those)}" for n, those in asked.items() if those]
         result = self.give(session, egress, " & ".join(words) + "; wait")
@@ -83,11 +83,11 @@ class Runtime(microvmlib.Runtime):
         return {target: NEVER if found[target] in UNREACHED else found[target] for target in targets}
 
 
-# Runtimes of their own, before the one that the others share: all listen at one port.
+# Tests with a runtime of their own come before those that share one: all use the same port.
 
 
 def test_a_read_back_that_differs_stops_the_start(world):  # noqa: F811
-    """By an nft that loses one rule of a box."""
+    """With an nft that drops one rule of a box."""
     with microvmlib.Place("root") as place:
         folder = place.make("nft")
         shutil.copy(shutil.which("nft"), folder / "nft")
@@ -123,13 +123,13 @@ def runtime(world):  # noqa: F811
 
 @pytest.fixture(scope="module")
 def listed(runtime):
-    """A box with a list and two ports of the host, by what is told of it."""
+    """A box with an allowlist and two host ports, from its session info."""
     return runtime.make("listed", LISTED)
 
 
 @pytest.fixture(scope="module")
 def other(runtime):
-    """The address of a box without a list, which serves there."""
+    """The address of a box without an allowlist, which runs a server."""
     runtime.make("other", None)
     said = runtime.give("other", None, f"/workspace/netprobe serve {PORT} box; {ADDRESS}")
     assert re.fullmatch(r"[0-9.]+", said["stdout"]), said
@@ -154,7 +154,7 @@ def test_without_a_list_all_but_the_host_and_other_boxes_is_reached(runtime, lis
 
 
 def test_a_service_at_the_box_s_own_address(runtime, listed, world):  # noqa: F811
-    """What listens everywhere on the host was not offered; what is at this address was."""
+    """A service that listens everywhere on the host is not offered; one at this address is."""
     with world.host.serving("offer", listed["host_address"], "8080", "mine"):
         results = runtime.probed(
             "listed", LISTED, [f"{INSIDE}:8080"], [f"{INSIDE}:{BOXD_PORT}"]
@@ -165,7 +165,8 @@ def test_a_service_at_the_box_s_own_address(runtime, listed, world):  # noqa: F8
 
 @only_microvms
 def test_rights_of_passt(runtime, listed):
-    """None, as a user that nobody else in the box is, in a network that is not the host's."""
+    """passt has no privileges: a user of its own inside the box, and a network other than the
+    host's."""
     box = [runtime.pids_of(init) for init in runtime.boxes()][0]
     (passt,) = filter(is_passt, box)
     status = boxdlib.status_of(passt)
@@ -183,7 +184,7 @@ def is_passt(pid):
 
 
 def test_a_folder_of_the_host_read_only(runtime, listed):
-    """The box's own, with the prober in it."""
+    """A root for the box with the probe program in it."""
     before = {path.name: path.read_bytes() for path in pathlib.Path(runtime.probe).iterdir()}
     cmd = "cd /workspace; (echo x >netprobe); rm -f netprobe; mkdir d; chmod 777 .; ls"
     result = runtime.give("listed", LISTED, cmd)

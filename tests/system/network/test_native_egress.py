@@ -1,6 +1,6 @@
-"""Allowlists and ports of the host of native boxes, through boxd, in a world of the test's own.
+"""Allowlists and host ports of native boxes, through boxd, in a test network of namespaces.
 
-What the router does with them, and that each of its rules is needed, is in test_egress.py.
+The router's rules, and that each is needed, are tested in test_egress.py.
 """
 
 import json
@@ -84,7 +84,7 @@ def ask(place, client, session, egress, *targets):
 
 
 def make(place, client, session, egress):
-    """A session, and what is told of it."""
+    """A session, and its info."""
     return client.ask("box_create_session", spec_of(place, session, egress), seconds=60)
 
 
@@ -104,7 +104,7 @@ def test_only_what_is_allowed_is_reached(place, client):
     }
     names = {"allow": ["198.18.0.2:53", f"{netlib.SITE}:80"]}
     assert ask(place, client, "names", names, NAME) == {NAME: "internet"}
-    # And one that has no list, beside them and after them.
+    # And a box without an allowlist, at the same time and after them.
     assert ask(place, client, "all", None, SITE, OTHER_SITE) == {
         SITE: "internet",
         OTHER_SITE: "internet",
@@ -151,7 +151,7 @@ def test_ports_of_the_host(place, client, world):
             *[SITE, *HOST, *BOXD, *LOOPBACK, f"{one['host_address']}:8080"],
         )
         assert results.pop(f"{INSIDE}:8080") == f"mine {one['host_address']}"
-        # The runtime and the other services of the host listen everywhere: they were not offered.
+        # The runtime and the host's other services listen everywhere: they are not offered.
         for port in BOXD_PORT, netlib.PORT:
             assert results.pop(f"{INSIDE}:{port}") == CLOSED
         all_are(results, list(results), REFUSED)
@@ -186,7 +186,7 @@ def test_addresses_come_back_when_boxd_is_killed(place, boxd, world):
 
 
 def test_a_read_back_that_differs_stops_the_start(place, shell, world):
-    """By an nft that loses one rule of a box."""
+    """With an nft that drops one rule of a box."""
     folder = place.make("nft")
     shutil.copy(shutil.which("nft"), folder / "nft")
     changed = "sed '/udp dport 80 accept/d'"
@@ -208,11 +208,11 @@ def test_a_read_back_that_differs_stops_the_start(place, shell, world):
             assert ask(place, client, "s", other, OTHER_PORT) == {OTHER_PORT: "internet"}
 
 
-# By the command.
+# With the `box` command.
 
 
 def box(place, shell, world, *words):
-    """What `box` prints, which starts a boxd of its own."""
+    """The output of `box`, which starts a private boxd."""
     folder = pathlib.Path(place.programs)
     command = [*world.host.inside(), *shell, *place.before, str(folder / "box"), *words]
     done = netlib.run(*command, check=False, env=place.environment(), cwd=place.work)

@@ -1,6 +1,6 @@
-"""The network of native boxes, off and on, in a world of the test's own (netlib.py).
+"""The network of native boxes, off and on, in a test network of namespaces (netlib.py).
 
-boxd runs in the namespace `host` of that world. What a box reaches is asked from inside, by exec.
+boxd runs in its namespace `host`. Requests from inside a box are made by exec.
 """
 
 import json
@@ -56,7 +56,7 @@ def probe(*targets):
 
 
 def probed(result):
-    """What came of each target. Whatever is refused is refused at once."""
+    """The result for each target. Refusals are immediate."""
     assert result["exit_code"] == 0, result
     found = json.loads(result["stdout"])
     slow = {target: seconds for target, (_, seconds) in found.items() if seconds > 2.5}
@@ -65,13 +65,13 @@ def probed(result):
 
 
 def prepare(place):
-    """The folder of the host that brings the prober into a box; what stands before boxd."""
+    """The host folder with the probe program for boxes; the command before boxd."""
     folder = place.make("probe")
     place.write(folder / "netinside.py", pathlib.Path(netlib.SCRIPT).read_text())
     resolv = place.write(place.folder / "resolv.conf", f"nameserver {netlib.RESOLVER}\n")
     steps = ["mount --make-rprivate /", f"mount --bind {resolv} /etc/resolv.conf"]
     if place.mode == "rootless":
-        # Here the device may be root's alone; where there is udev it is everyone's.
+        # Without udev the device may belong to root alone.
         tun = place.folder / "tun"
         steps += [f"[ -e {tun} ] || mknod -m 666 {tun} c 10 200"]
         steps += [f"mount --bind {tun} /dev/net/tun"]
@@ -107,7 +107,7 @@ def world(nothing_left):
 @pytest.fixture(scope="module")
 def flows(world):
     def run(generation, carrier, place, steps):
-        # Each has the host for itself: all listen at one port.
+        # One at a time on the host: all use the same port.
         inside = world.host.inside()
         before = [*inside, *place.shell]
         return nativelib.drive(generation, carrier, place, steps, inside, before, ARGS)
@@ -126,7 +126,7 @@ def all_are(results, targets, expected):
     assert not wrong, wrong
 
 
-# By the real clients.
+# With the real clients.
 
 
 def test_off(flow):
@@ -150,12 +150,12 @@ def test_links(flow):
     assert info == {"off": "off", "on": "on"}
 
 
-# Closer.
+# In detail, with a test client.
 
 
 @pytest.fixture(scope="module")
 def client(place, world):
-    """On stdio: its carrier needs no network."""
+    """Over stdio, which needs no network."""
     place.probe, shell = prepare(place)
     before = [*world.host.inside(), *shell]
     with place.start(*ARGS, stdio=True, before=before) as boxd:
@@ -170,7 +170,7 @@ def ask(place, client, session, *targets, network="on"):
 
 
 def test_the_prober_sees_what_is_there(world, client):
-    """From the host itself all of it is reached: a refusal in a box means something."""
+    """The host itself reaches all of it, so a refusal in a box proves something."""
     command = world.host.inside(netlib.PYTHON, netlib.SCRIPT, "probe", *HOST, SITE, *BOXD)
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
     results = {target: what for target, (what, _) in json.loads(done.stdout).items()}
@@ -210,7 +210,7 @@ def test_netlink_where_there_is_a_network(place, client):
 
 
 def test_boxes_do_not_reach_each_other(place, client):
-    """Neither by the address on eth0, which the other tells."""
+    """Not by the address on eth0 either, which the other box tells."""
     serve = (
         f"{netlib.PYTHON} /workspace/netinside.py box >/tmp/ready & "
         "until [ -s /tmp/ready ]; do sleep 0.05; done; "

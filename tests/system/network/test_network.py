@@ -1,5 +1,5 @@
-"""The network of boxes: what they reach, and that they reach nothing of the host, of the router or
-of each other. Every refusal is seen to succeed once with its defence left out.
+"""The network of boxes: they reach the internet, and nothing of the host, the router or each other.
+Each refusal is also run once without its defence, where it must succeed.
 """
 
 import contextlib
@@ -82,7 +82,7 @@ def all_are(results, expected):
     assert results
 
 
-# What works.
+# What boxes reach.
 
 
 def test_a_box_reaches_the_internet_by_address(play):
@@ -139,12 +139,12 @@ def test_pasta_has_no_right_and_another_id(play, rootless):
     status = boxdlib.status_of(play.pasta())
     uid = str(netlib.USER if rootless else 64321)
     assert status["Uid"].split() == [uid] * 4
-    # Over the router at most: it is in that user namespace.
+    # A taken-over pasta would have no more than the router: it is in the router's user namespace.
     assert os.stat(f"/proc/{play.pasta()}/ns/user").st_ino != os.stat("/proc/self/ns/user").st_ino
     assert status["NoNewPrivs"] == "1"
 
 
-# What is refused, each with what it looks like without that defence.
+# Refusals, each also tried without its defence.
 
 
 def test_the_host_is_refused_on_every_address(play):
@@ -156,8 +156,8 @@ def test_without_the_set_of_the_host_it_is_reached(start, rootless):
     box = start(rootless=rootless, without="host").box()
     copied, perhaps_copied, *others = at(netlib.HOST_ADDRESSES, netlib.PORT)
     all_are(box.probe(*others), "host")
-    # pasta gives the router the first address of its interface, newer ones all of them: what is
-    # the router's own is never passed on.
+    # pasta gives the router the first address of its interface, newer versions all of them. Packets
+    # to the router's own addresses are never forwarded.
     all_are(box.probe(copied), REFUSED)
     assert box.probe(perhaps_copied)[perhaps_copied] in ("host", REFUSED)
 
@@ -181,7 +181,7 @@ def test_an_address_that_the_host_gets_later_is_refused(world, play):
     late = f"172.31.9.9:{netlib.PORT}"
     box = play.box()
     with world.added("address add 172.31.9.9/32 dev d0\n"):
-        # Whoever asks before the rules know of it may be lucky; after a moment nobody is.
+        # A request before the rules are in place may succeed; a moment later none does.
         boxdlib.wait_until(lambda: box.probe(late) == {late: REFUSED}, what="it is refused")
         all_are(box.probe(late, f"{netlib.HOST_ADDRESSES[1]}:{netlib.PORT}"), REFUSED)
     all_are(box.probe(f"{netlib.SITE}:80"), "internet")
@@ -229,7 +229,7 @@ def test_without_that_rule_another_box_is_reached(start, rootless):
 
 
 def router_server(play):
-    """A server in the router itself, where nothing of ours listens."""
+    """A server in the router itself, where normally nothing listens."""
     fds = f"/proc/{play.process.pid}/fd"
     net = next(fd for fd in os.listdir(fds) if os.readlink(f"{fds}/{fd}").startswith("net:"))
     server = subprocess.Popen(
@@ -270,7 +270,7 @@ def test_one_box_has_a_bounded_number_of_flows(world, start, without, least, mos
     play = start(without=without)
     box, other = play.box(), play.box()
     world.internet.restart()
-    # Datagrams get lost: what the rule would let through is sent until enough has arrived.
+    # Datagrams get lost: those that the rule allows are sent until enough have arrived.
     for _ in range(4 if without else 1):
         box.script("flood", "6000")
         count = other.script("seen")["count"]
@@ -280,7 +280,7 @@ def test_one_box_has_a_bounded_number_of_flows(world, start, without, least, mos
     all_are(other.probe(f"{netlib.SITE}:80"), "internet")
 
 
-# Life and death.
+# Life cycle.
 
 
 def test_pasta_comes_back_after_its_death(play):
@@ -295,7 +295,8 @@ def test_pasta_comes_back_after_its_death(play):
 
 
 def everything_of(play):
-    """Its processes. Whoever else holds the router is among them, so it ends with the last."""
+    """The router's processes. Any process that holds the router is among them, so it ends with the
+    last one."""
     spaces = play.namespaces()
     assert len(spaces) == 2
     found = netlib.holders(spaces)
@@ -394,7 +395,7 @@ def test_a_host_with_many_addresses_is_refused_on_all(world, start, rootless):
 
 
 def test_when_the_host_cannot_be_refused_any_more_nothing_goes_out(world, start, rootless):
-    """nft fails as soon as it is told of this address: what is known then is not enough."""
+    """nft fails when it is given this address: an incomplete ruleset is not used."""
     play = start(rootless=rootless, nft="sed 's/172.31.8.8/!/'")
     box = play.box()
     target = f"{netlib.SITE}:80"
@@ -407,7 +408,7 @@ def test_when_the_host_cannot_be_refused_any_more_nothing_goes_out(world, start,
 
 
 def test_a_slot_takes_little_time(play):
-    """Far above what it takes, which is a millisecond: this is to notice a wait, not to measure."""
+    """The limit is far above the usual millisecond: the test detects a wait, it does not measure."""
     play.box()
     times = sorted(sum(play.box().us.values()) for _ in range(9))
     assert times[4] < 50_000, times

@@ -1,5 +1,5 @@
-"""boxd and its boxes, by the real programs: what it costs the others that one does not die, one
-cannot be made, and many are of one user.
+"""boxd and its boxes with the real programs: a box that does not die, a box that cannot be made and
+many boxes of one user do not hold up others.
 """
 
 import contextlib
@@ -15,36 +15,36 @@ import boxdlib
 import leftoverlib
 import nativelib
 from clientlib import physical
-from leftoverlib import Ground, Traces, native_boxd, needs_root
+from leftoverlib import HostState, Traces, native_boxd, needs_root
 
 FREEZER = pathlib.Path("/sys/fs/cgroup/freezer")
 KEY_USERS = pathlib.Path("/proc/key-users")
 OTHER_USER = 23456  # of this file alone: its keys are counted
-BLANKS = 2
+WARM_BOXES = 2
 
 
 @pytest.fixture
 def boxd(tmp_path):
-    ground = Ground()
+    host = HostState()
     with native_boxd(tmp_path) as made:
-        traces = Traces(made, ground)
+        traces = Traces(made, host)
         yield made
     traces.check_gone()
 
 
-def blanks(boxd):
+def warm_boxes(boxd):
     children = pathlib.Path(f"/proc/{boxd.pid}/task/{boxd.pid}/children").read_text()
-    return {int(pid) for pid in children.split() if boxdlib.is_blank(int(pid))}
+    return {int(pid) for pid in children.split() if boxdlib.is_warm_box(int(pid))}
 
 
-def wait_blanks(boxd):
-    boxdlib.wait_until(lambda: len(blanks(boxd)) == BLANKS, 10, "the blanks are made")
-    return blanks(boxd)
+def wait_warm_boxes(boxd):
+    boxdlib.wait_until(lambda: len(warm_boxes(boxd)) == WARM_BOXES, 10, "the warm boxes are made")
+    return warm_boxes(boxd)
 
 
 @contextlib.contextmanager
 def frozen(pid):
-    """A process that does not even die when it is killed."""
+    """A process that stays even after SIGKILL."""
     group = FREEZER / f"box-test-{os.getpid()}"
     group.mkdir()
     try:
@@ -68,7 +68,7 @@ def test_a_box_that_does_not_die_holds_up_nobody(boxd):
     with boxd.web() as client:
         client.exec("true", "stuck")
         [stuck] = leftoverlib.inits(boxd)
-        wait_blanks(boxd)
+        wait_warm_boxes(boxd)
         with frozen(stuck):
             seq = client.start("box_delete_session", {"session_id": "stuck"})
             time.sleep(0.5)
@@ -76,14 +76,14 @@ def test_a_box_that_does_not_die_holds_up_nobody(boxd):
             before = switches(boxd.pid)
             time.sleep(2)
             assert switches(boxd.pid) - before < 20, "boxd looks again and again"
-            used = wait_blanks(boxd)
+            used = wait_warm_boxes(boxd)
             assert client.exec("echo x", "other")["stdout"] == "x"
-            assert wait_blanks(boxd) != used
+            assert wait_warm_boxes(boxd) != used
         assert client.wait(seq)["code"] == 0
 
 
 def expect_no_trace(client, session):
-    """In no list, no count, not found: as if it had never been."""
+    """In no list, no count, and not found."""
     assert client.ask("box_get_sessions")["sessions"] == []
     status = client.ask("box_status")
     assert (status["active_sessions"], status["managed_processes"]) == (0, 0)
@@ -103,7 +103,7 @@ def expect_no_trace(client, session):
 @pytest.mark.parametrize("killed", [False, True], ids=["", "killed"])
 @pytest.mark.parametrize("how", ["timeout", "shutdown", "deletion"])
 def test_a_session_that_is_removed_is_seen_no_more(boxd, how, killed):
-    """boxd stands still, so the box does not end: neither this box-rpc nor the next shows it."""
+    """boxd is stopped, so the box does not end: neither this box-rpc nor its successor shows it."""
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(boxd.web())
         client.init(backend="local", limits={"max_sessions": 1})
@@ -135,28 +135,28 @@ def test_a_session_that_is_removed_is_seen_no_more(boxd, how, killed):
             if how == "deletion":
                 assert client.wait(deletion)["code"] == 0
             client.ask("box_delete_session", {"session_id": "gone"})
-        # There was room for one: another one waits for the end of the box as well.
+        # There was room for one: another box waits until this one has ended.
         assert client.exec("echo x", "other")["stdout"] == "x"
 
 
 @needs_root
-def test_a_wrong_host_path_costs_no_blank(boxd):
+def test_a_wrong_host_path_costs_no_warm_box(boxd):
     with boxd.web() as client:
         client.exec("true", "first")
-        before = wait_blanks(boxd)
+        before = wait_warm_boxes(boxd)
         for path in ("/etc", "/nowhere/at/all"):
             spec = {"cmd": "true", "session_id": "x", "host_path": path, "host_path_mode": "ro"}
             assert client.fail("box_exec", spec).startswith("BoxValidationError: host_path")
-        assert blanks(boxd) == before
+        assert warm_boxes(boxd) == before
 
 
 def groups_beside(pid):
-    """The cgroups of all boxes of the runtime that this one is of, in one hierarchy."""
+    """The cgroups of all boxes in this box's runtime, in one hierarchy."""
     for line in pathlib.Path(f"/proc/{pid}/cgroup").read_text().splitlines():
         _, names, path = line.split(":", 2)
-        lot = (pathlib.Path("/sys/fs/cgroup") / names / path.lstrip("/")).parent
-        if leftoverlib.LOT.search(str(lot)) and lot.exists():
-            return sorted(one.name for one in lot.iterdir() if one.is_dir())
+        parent = (pathlib.Path("/sys/fs/cgroup") / names / path.lstrip("/")).parent
+        if leftoverlib.CGROUP_PARENT.search(str(parent)) and parent.exists():
+            return sorted(one.name for one in parent.iterdir() if one.is_dir())
     raise AssertionError("a box without a cgroup")
 
 
@@ -167,16 +167,16 @@ OVERLAY = """mount --make-rprivate / && mount -t tmpfs none "$0" && cd "$0" &&
 
 @needs_root
 def test_a_birth_that_fails_leaves_nothing(tmp_path):
-    """That owners cannot be mapped somewhere is found out when a blank has been taken."""
+    """That owners cannot be mapped for a folder is only found out after a warm box was taken."""
     before = ["unshare", "-m", "sh", "-c", OVERLAY, str(tmp_path)]
     if subprocess.run([*before, "true"], capture_output=True, timeout=20).returncode != 0:
         pytest.skip("no overlay file system here")
-    ground = Ground()
+    host = HostState()
     with nativelib.Place("root") as place, nativelib.dialled(place, before=before) as client:
-        traces = Traces(client.boxd, ground)
+        traces = Traces(client.boxd, host)
         client.exec("true", "first")
         for _ in range(5):
-            wait_blanks(client.boxd)
+            wait_warm_boxes(client.boxd)
             spec = {"cmd": "true", "session_id": "x", "host_path": f"{tmp_path}/merged"}
             error = client.fail("box_exec", spec)
             if "cannot map owners" not in error:
@@ -184,7 +184,7 @@ def test_a_birth_that_fails_leaves_nothing(tmp_path):
         boxdlib.wait_until(lambda: len(leftoverlib.inits(client.boxd)) == 1, 5, "one box is left")
         [first] = leftoverlib.inits(client.boxd)
         boxdlib.wait_until(
-            lambda: len(wait_blanks(client.boxd)) + 1 == len(groups_beside(first)),
+            lambda: len(wait_warm_boxes(client.boxd)) + 1 == len(groups_beside(first)),
             5,
             lambda: f"left: {groups_beside(first)}",
         )
@@ -201,7 +201,7 @@ def test_as_many_processes_as_the_kernel_has(tmp_path):
 
 
 def key_count(uid):
-    """How many keys count for a user."""
+    """The number of keys that count for a user."""
     for line in KEY_USERS.read_text().splitlines():
         words = line.replace(":", " ").split()
         if int(words[0]) == uid:
@@ -218,7 +218,8 @@ def test_boxes_of_one_user_do_not_use_up_its_keys(monkeypatch):
     monkeypatch.setattr(nativelib, "SETPRIV", command)
     with nativelib.Place("rootless") as place, nativelib.dialled(place) as client:
         client.exec("true", "s0")
-        assert key_count(OTHER_USER) == 1, "the session keyring of boxd"
+        # Keys of processes that ended before, also of other tests, are removed some time later.
+        boxdlib.wait_until(lambda: key_count(OTHER_USER) == 1, 30, "boxd's session keyring alone")
         for n in range(1, 10):
             client.exec("true", f"s{n}")
-        assert key_count(OTHER_USER) == 1
+        boxdlib.wait_until(lambda: key_count(OTHER_USER) == 1, 30, "no key for each box")

@@ -1,6 +1,6 @@
-"""boxd from outside: which folders it makes for its worker.
+"""boxd from outside: which folders it creates for its worker.
 
-tests/drivers/fake_rpc.c is in the place of box-rpc. What only root can see is skipped for others.
+tests/drivers/fake_rpc.c is in place of box-rpc. What only root can see is skipped for others.
 """
 
 import errno
@@ -97,9 +97,9 @@ def ask_folders(peer, paths, base):
     return {path: int(peer.ask("folder " + path.replace("BASE", str(base)))) for path in paths}
 
 
-def test_make_folder(start_keeper, host_folder):
-    """Where everything may be mounted a link leads wherever it leads."""
-    with start_keeper(umask=0o077).connect() as peer:
+def test_make_folder(start_boxd, host_folder):
+    """Where everything may be mounted, links are followed."""
+    with start_boxd(umask=0o077).connect() as peer:
         answers = ask_folders(peer, [path for path, _ in FOLDERS], host_folder)
     assert answers == dict(FOLDERS)
     for made in ("a", "a/b/c", "a/b/d", "real/new", "through-root"):
@@ -133,7 +133,7 @@ IN_ROOT = {
     "BASE/file/x": ENOTDIR,
     "BASE/../outside": EINVAL,
     "ABOVE/outside": EXDEV,
-    # Links above the root are the operator's; behind them the rule is the same.
+    # Links above the root are the operator's and are followed; below the root the rule is the same.
     "ABOVE/to-base": 0,
     "ABOVE/to-base/by-link": 0,
     "ABOVE/to-base/link": ELOOP,
@@ -145,7 +145,7 @@ IN_ROOT = {
 }
 
 
-def test_no_link_below_a_mount_root(start_keeper, host_folder):
+def test_no_link_below_a_mount_root(start_boxd, host_folder):
     above = host_folder.parent
     (above / "outside").mkdir()
     (host_folder / "real/inner").symlink_to(".")
@@ -156,7 +156,7 @@ def test_no_link_below_a_mount_root(start_keeper, host_folder):
         "to-outside": "outside",
     }.items():
         (above / name).symlink_to(target)
-    with start_keeper().connect() as peer:
+    with start_boxd().connect() as peer:
         assert peer.ask(f"narrow {host_folder}") == "ok"
         paths = {path: path.replace("ABOVE", str(above)) for path in IN_ROOT}
         answers = ask_folders(peer, paths.values(), host_folder)
@@ -165,16 +165,16 @@ def test_no_link_below_a_mount_root(start_keeper, host_folder):
     assert (host_folder / "by-link").is_dir()
 
 
-def test_everything_is_below_the_root_of_all(start_keeper, host_folder):
-    with start_keeper().connect() as peer:
+def test_everything_is_below_the_root_of_all(start_boxd, host_folder):
+    with start_boxd().connect() as peer:
         assert peer.ask("narrow /") == "ok"
         answers = ask_folders(peer, ["BASE/real", "BASE/link", "/etc"], host_folder)
     assert answers == {"BASE/real": 0, "BASE/link": 0, "/etc": EPERM}
 
 
 @pytest.mark.skipif(ROOT, reason="root may write everywhere")
-def test_make_folder_where_the_user_may_not(start_keeper):
-    with start_keeper().connect() as peer:
+def test_make_folder_where_the_user_may_not(start_boxd):
+    with start_boxd().connect() as peer:
         assert int(peer.ask("folder /usr/box-test")) == -errno.EACCES
         assert int(peer.ask("folder /usr")) == 0
 
@@ -187,7 +187,7 @@ def can_mount():
 
 
 @pytest.mark.skipif(not can_mount(), reason="needs mounts")
-def test_make_folder_behind_bind_mounts(start_keeper, host_folder):
+def test_make_folder_behind_bind_mounts(start_boxd, host_folder):
     kinds = ("new-proc", "part-of-proc", "part-of-sys", "new-pts")
     for name in ("bound-etc", "bound-root", "self", *kinds):
         (host_folder / name).mkdir()
@@ -210,17 +210,17 @@ def test_make_folder_behind_bind_mounts(start_keeper, host_folder):
         ("bound-root/etc/box-test", EPERM),
         ("bound-root/proc/box-test", EPERM),
         ("self/self-made", 0),
-        # Not by their place but by their kind.
+        # Refused by their type, not by their path.
         ("new-proc", EPERM),
         ("new-proc/self/box-test", EPERM),
         ("part-of-proc", EPERM),
         ("part-of-proc/ipv4", EPERM),
         ("part-of-sys", EPERM),
         ("new-pts", EPERM),
-        # A folder mounted inside itself: the way up must not stop between the two.
+        # A folder mounted inside itself: the walk upwards must not stop between the two.
         ("to-root/boot/a/a/box-test", EPERM),
     ]
-    with start_keeper(before=[*IN_NAMESPACE, script, "sh"]).connect() as peer:
+    with start_boxd(before=[*IN_NAMESPACE, script, "sh"]).connect() as peer:
         answers = [(name, int(peer.ask(f"folder {host_folder}/{name}"))) for name, _ in table]
     assert answers == table
     assert (host_folder / "self-made").is_dir()
@@ -228,7 +228,7 @@ def test_make_folder_behind_bind_mounts(start_keeper, host_folder):
 
 
 @pytest.mark.skipif(not can_mount(), reason="needs mounts")
-def test_make_folder_makes_no_missing_system_folder(start_keeper, tmp_path):
+def test_make_folder_makes_no_missing_system_folder(start_boxd, tmp_path):
     """A host without /boot and /run, in which a link leads to /."""
     script = """cd "$0"
         mount -t tmpfs none .
@@ -252,6 +252,6 @@ def test_make_folder_makes_no_missing_system_folder(start_keeper, tmp_path):
         ("/data/boot/run", 0),
         ("/var/lib/run", 0),
     ]
-    with start_keeper(before=[*IN_NAMESPACE, script, str(new_root)]).connect() as peer:
+    with start_boxd(before=[*IN_NAMESPACE, script, str(new_root)]).connect() as peer:
         answers = [(path, int(peer.ask(f"folder {path}"))) for path, _ in table]
     assert answers == table

@@ -1,6 +1,6 @@
-"""boxd from outside: where it listens, and stdio beside the port.
+"""boxd from outside: where it listens, and stdio as a second transport.
 
-tests/drivers/fake_rpc.c is in the place of box-rpc. What only root can see is skipped for others.
+tests/drivers/fake_rpc.c is in place of box-rpc. What only root can see is skipped for others.
 """
 
 import os
@@ -18,18 +18,18 @@ TOKEN = "t0ken-" * 8
 # Listening.
 
 
-def test_loopback_only_by_default(start_keeper):
-    keeper = start_keeper()
-    with keeper.connect():
+def test_loopback_only_by_default(start_boxd):
+    boxd = start_boxd()
+    with boxd.connect():
         pass
-    keeper.wait_event("worker.started")  # logged after them
-    listening = [(event["address"], event["port"]) for event in keeper.events("listening")]
+    boxd.wait_event("worker.started")  # logged after them
+    listening = [(event["address"], event["port"]) for event in boxd.events("listening")]
     expected = ["127.0.0.1", "::1"] if has_ipv6() else ["127.0.0.1"]
     assert [address for address, _ in listening] == expected
     assert len({port for _, port in listening}) == 1
     if has_ipv6():
-        with keeper.connect("::1") as peer:
-            # With what tells whose a connection is.
+        with boxd.connect("::1") as peer:
+            # Also the socket that tells which user a connection belongs to.
             assert peer.ask_all("start")["listeners"] == "3"
 
 
@@ -44,33 +44,33 @@ def test_loopback_only_by_default(start_keeper):
         ("::", None, ["127.0.0.1", "::1"], True),
     ],
 )
-def test_host(start_keeper, host, token, dialled, open_to_all):
+def test_host(start_boxd, host, token, dialled, open_to_all):
     if ":" in host and not has_ipv6():
         pytest.skip("no IPv6")
-    keeper = start_keeper("--host", host, env={"LANGBOT_BOX_CONTROL_TOKEN": token} if token else {})
+    boxd = start_boxd("--host", host, env={"LANGBOT_BOX_CONTROL_TOKEN": token} if token else {})
     for address in dialled:
-        with keeper.connect(address) as peer:
+        with boxd.connect(address) as peer:
             flags = int(peer.ask_all("start")["flags"])
             assert flags == FLAG_ROOTS | FLAG_HOST | (FLAG_WIDE_OPEN if open_to_all else 0)
 
 
 @pytest.mark.skipif(not has_ipv6(), reason="no IPv6")
-def test_ipv6_host_is_ipv6_only(start_keeper):
-    keeper = start_keeper("--host=::1")
+def test_ipv6_host_is_ipv6_only(start_boxd):
+    boxd = start_boxd("--host=::1")
     with pytest.raises(ConnectionRefusedError):
-        keeper.connect("127.0.0.1")
+        boxd.connect("127.0.0.1")
 
 
-def test_port_taken(keeper_folder, start_keeper):
-    first = start_keeper()
+def test_port_taken(programs, start_boxd):
+    first = start_boxd()
     port = first.port
-    result = run(keeper_folder, f"--ws-control-port={port}")
+    result = run(programs, f"--ws-control-port={port}")
     assert (result.returncode, result.stdout) == (1, "")
     reason = "Address already in use"
     assert result.stderr == f"boxd: cannot listen on 127.0.0.1 port {port}: {reason}\n"
 
 
-def test_ipv6_port_taken(keeper_folder):
+def test_ipv6_port_taken(programs):
     if not has_ipv6():
         pytest.skip("no IPv6")
     with socket.socket() as probe:
@@ -80,83 +80,83 @@ def test_ipv6_port_taken(keeper_folder):
         other.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         other.bind(("::1", port))
         other.listen()
-        result = run(keeper_folder, f"--ws-control-port={port}")
+        result = run(programs, f"--ws-control-port={port}")
     assert result.returncode == 1
     assert result.stderr == f"boxd: cannot listen on ::1 port {port}: Address already in use\n"
 
 
 @pytest.mark.parametrize("host", ["nowhere.invalid", "192.0.2.1"])
-def test_host_that_is_not_ours(keeper_folder, host):
-    result = run(keeper_folder, f"--host={host}", "--ws-control-port=0")
+def test_host_that_is_not_ours(programs, host):
+    result = run(programs, f"--host={host}", "--ws-control-port=0")
     assert result.returncode == 1
     assert result.stderr.startswith("boxd: ") and host in result.stderr
 
 
-def test_port_taken_with_stdio(start_keeper):
-    first = start_keeper()
-    keeper = start_keeper(f"--ws-control-port={first.port}", stdio=True)
-    warning = keeper.wait_event("listen.failed")
+def test_port_taken_with_stdio(start_boxd):
+    first = start_boxd()
+    boxd = start_boxd(f"--ws-control-port={first.port}", stdio=True)
+    warning = boxd.wait_event("listen.failed")
     assert warning["level"] == "warning"
     assert f"127.0.0.1 port {first.port}" in warning["why"]
-    keeper.tell("start")
-    assert keeper.answers()["listeners"] == "0"
-    keeper.process.stdin.close()
-    assert keeper.wait() == 0
+    boxd.tell("start")
+    assert boxd.answers()["listeners"] == "0"
+    boxd.process.stdin.close()
+    assert boxd.wait() == 0
 
 
 # Stdio.
 
 
 @pytest.fixture
-def stdio(start_keeper):
+def stdio(start_boxd):
     def start(*args):
-        return start_keeper(*args, stdio=True)
+        return start_boxd(*args, stdio=True)
 
     return start
 
 
 def test_stdio_and_the_port_beside_it(stdio):
-    keeper = stdio()
-    keeper.tell("start")
-    assert int(keeper.answers()["flags"]) == FLAG_ROOTS | FLAG_STDIO
-    with keeper.connect() as peer:
+    boxd = stdio()
+    boxd.tell("start")
+    assert int(boxd.answers()["flags"]) == FLAG_ROOTS | FLAG_STDIO
+    with boxd.connect() as peer:
         assert peer.ask("getstate") == "-"
     if ROOT:
         for fd in (0, 1):
-            assert os.readlink(f"/proc/{keeper.pid}/fd/{fd}") == "/dev/null"
-    keeper.process.stdin.close()
-    assert keeper.wait() == 0
-    assert keeper.process.stdout.read() == b""
+            assert os.readlink(f"/proc/{boxd.pid}/fd/{fd}") == "/dev/null"
+    boxd.process.stdin.close()
+    assert boxd.wait() == 0
+    assert boxd.process.stdout.read() == b""
 
 
 @pytest.mark.parametrize(
     "command, code", [("exit 0", 0), ("exit 3", 1), ("exit 78", 78), ("abort", 1)]
 )
 def test_stdio_exit_codes(stdio, command, code):
-    keeper = stdio()
-    keeper.tell(command)
-    assert keeper.wait() == code
-    assert len(keeper.events("worker.started")) == 1
+    boxd = stdio()
+    boxd.tell(command)
+    assert boxd.wait() == code
+    assert len(boxd.events("worker.started")) == 1
 
 
 def test_stdio_worker_killed(stdio):
-    keeper = stdio()
-    pid = keeper.wait_event("worker.started")["pid"]
+    boxd = stdio()
+    pid = boxd.wait_event("worker.started")["pid"]
     os.kill(pid, signal.SIGKILL)
-    assert keeper.wait() == 1
-    assert keeper.process.stdout.read() == b""
+    assert boxd.wait() == 1
+    assert boxd.process.stdout.read() == b""
 
 
 def test_stdio_stop(stdio):
-    keeper = stdio()
-    with keeper.connect():
-        keeper.signal(signal.SIGTERM)
-        assert keeper.wait() == 0
+    boxd = stdio()
+    with boxd.connect():
+        boxd.signal(signal.SIGTERM)
+        assert boxd.wait() == 0
 
 
-def test_closed_standard_fds(start_keeper):
-    """What boxd opens must not land on 0, 1 or 2."""
-    keeper = start_keeper(before=["sh", "-c", 'exec "$@" <&- >&-', "sh"])
-    with keeper.connect() as peer:
+def test_closed_standard_fds(start_boxd):
+    """Files that boxd opens must not become fd 0, 1 or 2."""
+    boxd = start_boxd(before=["sh", "-c", 'exec "$@" <&- >&-', "sh"])
+    with boxd.connect() as peer:
         fds = peer.ask_all("ids")["fds"]
     assert fds.startswith("0:/dev/null,1:pipe,2:pipe,3:socket,")

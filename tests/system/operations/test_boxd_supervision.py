@@ -1,6 +1,6 @@
-"""boxd from outside: how it starts its worker again, stops it, and reloads.
+"""boxd from outside: how it restarts, stops and reloads its worker.
 
-tests/drivers/fake_rpc.c is in the place of box-rpc. What only root can see is skipped for others.
+tests/drivers/fake_rpc.c is in place of box-rpc. What only root can see is skipped for others.
 """
 
 import errno
@@ -21,7 +21,7 @@ from fakerpclib import FLAG_ROOTS, FLAG_STATE, Peer
 
 def keep_state(peer, text):
     assert peer.ask(f"state {text}") == "ok"
-    # Packets are served in order: after this answer the STATE has been taken.
+    # Packets are handled in order: after this answer the STATE has been taken.
     assert peer.ask("folder /usr") == "0"
 
 
@@ -39,7 +39,7 @@ def dial_until(stop, port, failures, greeted):
 
 @pytest.fixture
 def dial_all_the_time():
-    """Dials a port without a pause until the test ends or asks for what came of it."""
+    """Connects to a port without pause until the test ends or asks for the results."""
     stop, failures, greeted, threads = threading.Event(), [], [], []
 
     def start(port):
@@ -59,41 +59,41 @@ def dial_all_the_time():
     finish()
 
 
-def check_kills(start_keeper, dial_all_the_time, kills):
-    """No connection is refused, nothing leaks, and the port stays."""
-    keeper = start_keeper()
-    port = keeper.port
+def check_kills(start_boxd, dial_all_the_time, kills):
+    """No connection is refused, nothing leaks, and the port stays the same."""
+    boxd = start_boxd()
+    port = boxd.port
     dial_all_the_time(port)
     fds = None
     for count in range(1, kills + 1):
         with Peer(port) as peer:
             keep_state(peer, str(count))
             if count == 2 and ROOT:
-                fds = fd_count(keeper.pid)
+                fds = fd_count(boxd.pid)
             os.kill(peer.pid, signal.SIGKILL)
-        keeper.wait_event("worker.started", count + 1)
+        boxd.wait_event("worker.started", count + 1)
     with Peer(port) as peer:
         assert peer.ask("getstate") == str(kills)
         assert peer.ask_all("start")["restarts"] == str(kills)
         if ROOT:
-            assert fd_count(keeper.pid) == fds
+            assert fd_count(boxd.pid) == fds
     failures, greeted = dial_all_the_time.finish()
     assert failures == []
     assert greeted.count(True) > 100
-    assert {event["how"] for event in keeper.events("worker.died")} == {"signal 9"}
-    restarts = [event["restarts"] for event in keeper.events("worker.started")]
+    assert {event["how"] for event in boxd.events("worker.died")} == {"signal 9"}
+    restarts = [event["restarts"] for event in boxd.events("worker.started")]
     assert restarts == list(range(kills + 1))
 
 
-def test_fifteen_kills(start_keeper, dial_all_the_time):
-    """The pause between them has long ceased to grow."""
-    check_kills(start_keeper, dial_all_the_time, 15)
+def test_fifteen_kills(start_boxd, dial_all_the_time):
+    """By then the pause between restarts has long stopped growing."""
+    check_kills(start_boxd, dial_all_the_time, 15)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(120)
-def test_fifty_kills(start_keeper, dial_all_the_time):
-    check_kills(start_keeper, dial_all_the_time, 50)
+def test_fifty_kills(start_boxd, dial_all_the_time):
+    check_kills(start_boxd, dial_all_the_time, 50)
 
 
 def event_ms(event):
@@ -101,10 +101,10 @@ def event_ms(event):
     return (int(clock[0]) * 3600 + int(clock[1]) * 60 + float(clock[2])) * 1000
 
 
-def kill_by_command(keeper, count, command):
-    with keeper.connect() as peer:
+def kill_by_command(boxd, count, command):
+    with boxd.connect() as peer:
         peer.send(command)
-        keeper.wait_event("worker.started", count + 1)
+        boxd.wait_event("worker.started", count + 1)
 
 
 @pytest.fixture(scope="module")
@@ -114,14 +114,14 @@ def scenes(request):
 
 
 @pytest.mark.usefixtures("scenes")  # one waits while others work
-def test_pause_grows_and_a_good_run_resets_it(start_keeper):
-    keeper = start_keeper()
+def test_pause_grows_and_a_good_run_resets_it(start_boxd):
+    boxd = start_boxd()
     for count in range(1, 9):
-        kill_by_command(keeper, count, "abort" if count == 2 else "exit 3")
+        kill_by_command(boxd, count, "abort" if count == 2 else "exit 3")
     time.sleep(5.2)
-    kill_by_command(keeper, 9, "exit 0")
-    kill_by_command(keeper, 10, "exit 3")
-    died, started = keeper.events("worker.died"), keeper.events("worker.started")
+    kill_by_command(boxd, 9, "exit 0")
+    kill_by_command(boxd, 10, "exit 3")
+    died, started = boxd.events("worker.died"), boxd.events("worker.started")
     assert [event["how"] for event in died] == (
         ["exit 3", "signal 6"] + ["exit 3"] * 6 + ["exit 0", "exit 3"]
     )
@@ -132,105 +132,105 @@ def test_pause_grows_and_a_good_run_resets_it(start_keeper):
         assert least - 2 <= pause < least + 150, pauses
 
 
-def test_never_ready(start_keeper, tmp_path):
+def test_never_ready(start_boxd, tmp_path):
     (tmp_path / "c").write_text("exit 3\n")
-    keeper = start_keeper("--config", str(tmp_path / "c"))
-    assert keeper.wait() == 1
-    assert len(keeper.events("worker.started")) == 3
-    assert "never ready" in keeper.wait_event("worker.given_up")["why"]
+    boxd = start_boxd("--config", str(tmp_path / "c"))
+    assert boxd.wait() == 1
+    assert len(boxd.events("worker.started")) == 3
+    assert "never ready" in boxd.wait_event("worker.given_up")["why"]
 
 
-def test_wrong_configuration_ends_boxd(start_keeper, tmp_path):
+def test_wrong_configuration_ends_boxd(start_boxd, tmp_path):
     (tmp_path / "c").write_text("exit 78\n")
-    keeper = start_keeper("--config", str(tmp_path / "c"))
-    assert keeper.wait() == 78
-    assert len(keeper.events("worker.started")) == 1
+    boxd = start_boxd("--config", str(tmp_path / "c"))
+    assert boxd.wait() == 78
+    assert len(boxd.events("worker.started")) == 1
 
 
 @pytest.mark.parametrize("text, code", [("good", 0), ("exit 78", 78), ("exit 5", 5)])
 @pytest.mark.parametrize("flags", [[], ["-s"]])
-def test_check_config(start_keeper, tmp_path, text, code, flags):
+def test_check_config(start_boxd, tmp_path, text, code, flags):
     (tmp_path / "c").write_text(text + "\n")
-    keeper = start_keeper("--check-config", "--config", str(tmp_path / "c"), *flags)
-    assert keeper.wait() == code
-    # The verdict is box-rpc's; there is no log around it, but of an end that is none.
+    boxd = start_boxd("--check-config", "--config", str(tmp_path / "c"), *flags)
+    assert boxd.wait() == code
+    # The verdict is box-rpc's; boxd logs only an abnormal end.
     for name in ("listening", "worker.started", "stopped"):
-        assert keeper.events(name) == []
-    assert len(keeper.events("worker.died")) == (code == 5)
+        assert boxd.events(name) == []
+    assert len(boxd.events("worker.died")) == (code == 5)
 
 
-def test_config_that_goes_away_is_remembered(start_keeper, tmp_path):
+def test_config_that_goes_away_is_remembered(start_boxd, tmp_path):
     (tmp_path / "c").write_text("one\n")
-    keeper = start_keeper("--config", str(tmp_path / "c"))
-    with keeper.connect() as peer:
+    boxd = start_boxd("--config", str(tmp_path / "c"))
+    with boxd.connect() as peer:
         (tmp_path / "c").unlink()
-        keeper.signal(signal.SIGHUP)
-        why = keeper.wait_event("reload.failed")["why"]
+        boxd.signal(signal.SIGHUP)
+        why = boxd.wait_event("reload.failed")["why"]
         assert why == f"--config: {tmp_path}/c: No such file or directory"
         os.kill(peer.pid, signal.SIGKILL)
-    keeper.wait_event("worker.started", 2)
-    with keeper.connect() as peer:
+    boxd.wait_event("worker.started", 2)
+    with boxd.connect() as peer:
         assert peer.ask_all("start")["file"] == "one"
 
 
-def test_state_is_handed_over(start_keeper):
-    keeper = start_keeper()
-    with keeper.connect() as peer:
+def test_state_is_handed_over(start_boxd):
+    boxd = start_boxd()
+    with boxd.connect() as peer:
         assert peer.ask("getstate") == "-"
         assert peer.ask("state first") == "ok"
         assert peer.ask("state second") == "ok"
         os.kill(peer.pid, signal.SIGKILL)
-    keeper.wait_event("worker.started", 2)
-    with keeper.connect() as peer:
+    boxd.wait_event("worker.started", 2)
+    with boxd.connect() as peer:
         assert int(peer.ask_all("start")["flags"]) == FLAG_ROOTS | FLAG_STATE
         assert peer.ask("getstate") == "second"
         peer.send("abort")
-        keeper.wait_event("worker.started", 3)
-    with keeper.connect() as peer:
+        boxd.wait_event("worker.started", 3)
+    with boxd.connect() as peer:
         assert peer.ask("getstate") == "second"
-        # Sent by one that is dead before boxd looks.
-        keeper.signal(signal.SIGSTOP)
+        # Sent by a worker that is dead before boxd reads it.
+        boxd.signal(signal.SIGSTOP)
         peer.send("laststate third")
         wait_until(lambda: not is_alive(peer.pid), what="the end of the worker")
-        keeper.signal(signal.SIGCONT)
-        keeper.wait_event("worker.started", 4)
-    with keeper.connect() as peer:
+        boxd.signal(signal.SIGCONT)
+        boxd.wait_event("worker.started", 4)
+    with boxd.connect() as peer:
         assert peer.ask("getstate") == "third"
 
 
-def test_of_a_dead_worker_only_its_bequest_counts(start_keeper, tmp_path):
-    keeper = start_keeper()
-    with keeper.connect() as peer:
-        keeper.signal(signal.SIGSTOP)
+def test_of_a_dead_worker_only_its_bequest_counts(start_boxd, tmp_path):
+    boxd = start_boxd()
+    with boxd.connect() as peer:
+        boxd.signal(signal.SIGSTOP)
         peer.send(f"lastfolder {tmp_path}/made")
         wait_until(lambda: not is_alive(peer.pid), what="the end of the worker")
-        keeper.signal(signal.SIGCONT)
-    keeper.wait_event("worker.started", 2)
-    with keeper.connect() as peer:
+        boxd.signal(signal.SIGCONT)
+    boxd.wait_event("worker.started", 2)
+    with boxd.connect() as peer:
         assert peer.ask("getstate") == "after"
     assert not (tmp_path / "made").exists()
-    assert keeper.events("worker.refused") == []
+    assert boxd.events("worker.refused") == []
 
 
 @pytest.mark.skipif(not ROOT, reason="needs a look at boxd's fds")
-def test_a_state_is_taken_when_there_are_no_more_fds(start_keeper):
-    keeper = start_keeper()
-    with keeper.connect() as peer:
+def test_a_state_is_taken_when_there_are_no_more_fds(start_boxd):
+    boxd = start_boxd()
+    with boxd.connect() as peer:
         keep_state(peer, "early")
-        limits = resource.prlimit(keeper.pid, resource.RLIMIT_NOFILE)
-        open_fds = set(map(int, os.listdir(f"/proc/{keeper.pid}/fd")))
+        limits = resource.prlimit(boxd.pid, resource.RLIMIT_NOFILE)
+        open_fds = set(map(int, os.listdir(f"/proc/{boxd.pid}/fd")))
         lowest = min(set(range(len(open_fds) + 1)) - open_fds)
-        resource.prlimit(keeper.pid, resource.RLIMIT_NOFILE, (lowest, limits[1]))
+        resource.prlimit(boxd.pid, resource.RLIMIT_NOFILE, (lowest, limits[1]))
         assert peer.ask("state first") == "ok"
         assert peer.ask("state second") == "ok"
-        # This one needs an fd more; the answer says also that the states were taken.
+        # This one needs one more fd; its answer also shows that the states were taken.
         assert peer.ask("folder /usr") == str(-errno.EMFILE)
-        resource.prlimit(keeper.pid, resource.RLIMIT_NOFILE, limits)
+        resource.prlimit(boxd.pid, resource.RLIMIT_NOFILE, limits)
         os.kill(peer.pid, signal.SIGKILL)
-    keeper.wait_event("worker.started", 2)
-    with keeper.connect() as peer:
+    boxd.wait_event("worker.started", 2)
+    with boxd.connect() as peer:
         assert peer.ask("getstate") == "second"
-    assert keeper.events("worker.refused") == []
+    assert boxd.events("worker.refused") == []
 
 
 GARBAGE = {
@@ -255,158 +255,158 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("what", GARBAGE)
-def test_wrong_packet_ends_the_worker(start_keeper, what):
-    keeper = start_keeper()
-    with keeper.connect() as peer:
+def test_wrong_packet_ends_the_worker(start_boxd, what):
+    boxd = start_boxd()
+    with boxd.connect() as peer:
         keep_state(peer, "kept")
-        fds = fd_count(keeper.pid) if ROOT else 0
+        fds = fd_count(boxd.pid) if ROOT else 0
         peer.send(f"garbage {what}")
-        assert keeper.wait_event("worker.refused")["why"] == GARBAGE[what]
-        assert keeper.wait_event("worker.died")["how"] == "signal 9"
-    with keeper.connect() as peer:
+        assert boxd.wait_event("worker.refused")["why"] == GARBAGE[what]
+        assert boxd.wait_event("worker.died")["how"] == "signal 9"
+    with boxd.connect() as peer:
         assert peer.ask("getstate") == "kept"
-        assert not ROOT or fd_count(keeper.pid) == fds
+        assert not ROOT or fd_count(boxd.pid) == fds
 
 
 @pytest.mark.parametrize("command", ["garbage empty", "hangup"])
-def test_worker_that_closes_its_socket_is_ended(start_keeper, command):
-    keeper = start_keeper()
-    with keeper.connect() as peer:
+def test_worker_that_closes_its_socket_is_ended(start_boxd, command):
+    boxd = start_boxd()
+    with boxd.connect() as peer:
         assert peer.ask("stubborn") == "ok"
         peer.send(command)
-        keeper.wait_event("worker.late")
-        assert keeper.wait_event("worker.died")["how"] == "signal 9"
-    keeper.wait_event("worker.started", 2)
+        boxd.wait_event("worker.late")
+        assert boxd.wait_event("worker.died")["how"] == "signal 9"
+    boxd.wait_event("worker.started", 2)
 
 
-def test_flood_without_reading_ends_the_worker(start_keeper):
-    keeper = start_keeper()
-    with keeper.connect() as peer:
+def test_flood_without_reading_ends_the_worker(start_boxd):
+    boxd = start_boxd()
+    with boxd.connect() as peer:
         peer.send("flood")
-        why = keeper.wait_event("worker.refused", seconds=20)["why"]
+        why = boxd.wait_event("worker.refused", seconds=20)["why"]
         assert why == "it does not read its answers"
-    keeper.wait_event("worker.started", 2)
+    boxd.wait_event("worker.started", 2)
 
 
-def test_measures_that_nobody_reads_end_the_worker(start_keeper):
-    keeper = start_keeper()
-    with keeper.connect() as peer:
+def test_measures_that_nobody_reads_end_the_worker(start_boxd):
+    boxd = start_boxd()
+    with boxd.connect() as peer:
         peer.send("floodmeasures")
-        why = keeper.wait_event("worker.refused", seconds=20)["why"]
+        why = boxd.wait_event("worker.refused", seconds=20)["why"]
         assert why == "it does not read its answers"
-    keeper.wait_event("worker.started", 2)
+    boxd.wait_event("worker.started", 2)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_stop(start_keeper, number):
-    keeper = start_keeper()
-    with keeper.connect() as peer:
-        keeper.signal(number)
-        assert keeper.wait() == 0
+def test_stop(start_boxd, number):
+    boxd = start_boxd()
+    with boxd.connect() as peer:
+        boxd.signal(number)
+        assert boxd.wait() == 0
         assert not is_alive(peer.pid)
-    assert keeper.events("worker.died")[0]["how"] == "exit 0"
+    assert boxd.events("worker.died")[0]["how"] == "exit 0"
 
 
 @parallellib.scene
 def test_stop_of_a_stubborn_worker_takes_nine_seconds(tmp_path):
     programs = fakerpclib.make_folder(tmp_path / "bin")
-    with fakerpclib.Keeper(programs=programs) as keeper, keeper.connect() as peer:
+    with fakerpclib.FakeRpcBoxd(programs=programs) as boxd, boxd.connect() as peer:
         assert peer.ask("stubborn") == "ok"
         begin = time.monotonic()
-        keeper.signal(signal.SIGTERM)
-        assert keeper.wait(20) == 0
+        boxd.signal(signal.SIGTERM)
+        assert boxd.wait(20) == 0
         assert 8.9 < time.monotonic() - begin < 9 + STALL_SECONDS
         assert not is_alive(peer.pid)
-        assert keeper.events("worker.died")[0]["how"] == "signal 9"
+        assert boxd.events("worker.died")[0]["how"] == "signal 9"
 
 
-def test_second_signal_kills_at_once(start_keeper):
-    keeper = start_keeper()
-    with keeper.connect() as peer:
+def test_second_signal_kills_at_once(start_boxd):
+    boxd = start_boxd()
+    with boxd.connect() as peer:
         assert peer.ask("stubborn") == "ok"
-        keeper.signal(signal.SIGTERM)
-        keeper.wait_event("stopping")
+        boxd.signal(signal.SIGTERM)
+        boxd.wait_event("stopping")
         begin = time.monotonic()
-        keeper.signal(signal.SIGINT)
-        assert keeper.wait() == 0
+        boxd.signal(signal.SIGINT)
+        assert boxd.wait() == 0
         assert time.monotonic() - begin < 2 + STALL_SECONDS  # not nine
         assert not is_alive(peer.pid)
 
 
-def test_stop_in_a_restart_pause(start_keeper):
-    """The pause is half a second at most: on a machine that stood still the signal comes after it."""
+def test_stop_in_a_restart_pause(start_boxd):
+    """The pause is at most half a second; on a host that was stalled the signal comes after it."""
     for _ in range(5):
-        keeper = start_keeper()
+        boxd = start_boxd()
         for count in range(1, 7):
-            kill_by_command(keeper, count, "exit 3")
-        with keeper.connect() as peer:
+            kill_by_command(boxd, count, "exit 3")
+        with boxd.connect() as peer:
             peer.send("exit 3")
-            keeper.wait_event("worker.died", 7)
+            boxd.wait_event("worker.died", 7)
             begin = time.monotonic()
-            keeper.signal(signal.SIGTERM)
-            assert keeper.wait() == 0
+            boxd.signal(signal.SIGTERM)
+            assert boxd.wait() == 0
             assert time.monotonic() - begin < STALL_SECONDS
-        if len(keeper.events("worker.started")) == 7:
+        if len(boxd.events("worker.started")) == 7:
             return
-    raise AssertionError(f"another was started each time: {keeper.tail()}")
+    raise AssertionError(f"another was started each time: {boxd.tail()}")
 
 
-def test_reload(start_keeper, tmp_path):
+def test_reload(start_boxd, tmp_path):
     (tmp_path / "c").write_text("one\n")
-    keeper = start_keeper("--config", str(tmp_path / "c"))
-    with keeper.connect() as peer:
+    boxd = start_boxd("--config", str(tmp_path / "c"))
+    with boxd.connect() as peer:
         replacement = tmp_path / "d"
         replacement.write_text("two\n")
         replacement.rename(tmp_path / "c")
-        keeper.signal(signal.SIGHUP)
+        boxd.signal(signal.SIGHUP)
         wait_until(lambda: peer.ask_all("start")["reloads"] == "1")
         start = peer.ask_all("start")
         assert (start["file"], start["reload"]) == ("one", "two")
         (tmp_path / "c").unlink()
-        keeper.signal(signal.SIGHUP)
-        why = keeper.wait_event("reload.failed")["why"]
+        boxd.signal(signal.SIGHUP)
+        why = boxd.wait_event("reload.failed")["why"]
         assert why == f"--config: {tmp_path}/c: No such file or directory"
         assert peer.ask_all("start")["reloads"] == "1"
 
 
-def reload_in_a_pause(keeper):
-    """When one box-rpc has died and the next has not begun."""
+def reload_in_a_pause(boxd):
+    """After one box-rpc has died and before the next has started."""
     for count in range(1, 7):
-        kill_by_command(keeper, count, "exit 3")
-    with keeper.connect() as peer:
+        kill_by_command(boxd, count, "exit 3")
+    with boxd.connect() as peer:
         peer.send("exit 3")
-        keeper.wait_event("worker.died", 7)
-        keeper.signal(signal.SIGHUP)
-    keeper.wait_event("worker.started", 8)
+        boxd.wait_event("worker.died", 7)
+        boxd.signal(signal.SIGHUP)
+    boxd.wait_event("worker.started", 8)
 
 
-def reload_before_ready(keeper):
-    """The one that is to get it dies before it is ready."""
-    with keeper.connect() as peer:
+def reload_before_ready(boxd):
+    """The box-rpc that should get it dies before it is ready."""
+    with boxd.connect() as peer:
         keep_state(peer, "unready")
         os.kill(peer.pid, signal.SIGKILL)
-        keeper.wait_event("worker.started", 2)
-        keeper.signal(signal.SIGHUP)
-    keeper.wait_event("worker.started", 3)
-    assert keeper.events("reload.sent") == []
+        boxd.wait_event("worker.started", 2)
+        boxd.signal(signal.SIGHUP)
+    boxd.wait_event("worker.started", 3)
+    assert boxd.events("reload.sent") == []
 
 
 @pytest.mark.parametrize("moment", [reload_in_a_pause, reload_before_ready])
-def test_no_reload_is_lost(start_keeper, tmp_path, moment):
+def test_no_reload_is_lost(start_boxd, tmp_path, moment):
     (tmp_path / "c").write_text("one\n")
-    keeper = start_keeper("--config", str(tmp_path / "c"))
-    keeper.wait_event("worker.started")
+    boxd = start_boxd("--config", str(tmp_path / "c"))
+    boxd.wait_event("worker.started")
     (tmp_path / "c").write_text("two\n")
-    moment(keeper)
-    with keeper.connect() as peer:
+    moment(boxd)
+    with boxd.connect() as peer:
         wait_until(lambda: peer.ask_all("start")["reloads"] == "1")
         start = peer.ask_all("start")
         assert (start["file"], start["reload"]) == ("one", "two")
 
 
-def test_nothing_to_reload(start_keeper):
-    keeper = start_keeper()
-    with keeper.connect() as peer:
-        keeper.signal(signal.SIGHUP)
-        assert "no --config" in keeper.wait_event("reload.nothing")["why"]
+def test_nothing_to_reload(start_boxd):
+    boxd = start_boxd()
+    with boxd.connect() as peer:
+        boxd.signal(signal.SIGHUP)
+        assert "no --config" in boxd.wait_event("reload.nothing")["why"]
         assert peer.ask_all("start")["reloads"] == "0"

@@ -1,5 +1,6 @@
-"""The operator's file: what is refused and how it is told, what a reload changes, and that the
-readiness says what a box would get."""
+"""The operator's configuration file: errors and their messages, what a reload changes, and that
+/readyz says what a new box would get.
+"""
 
 import json
 import pathlib
@@ -38,7 +39,7 @@ def test_a_good_file_is_one_line(tmp_path):
     assert check(tmp_path, "") == (0, ["box.yaml: good"])
 
 
-# What is written, and what is said of it.
+# Mistakes and their messages.
 WRONG = [
     ("session_tll_sec: 5\n", "1: session_tll_sec: unknown member; did you mean session_ttl_sec?"),
     (
@@ -60,7 +61,7 @@ WRONG = [
     ("admission:\n  cpus: 0\n", "2: admission.cpus: cpus must be greater than 0"),
     ("limits:\n  max_sessions: many\n", "2: limits.max_sessions must be an integer"),
     ("limits:\n  max_sessions: 5001\n", "2: limits.max_sessions must be between 0 and 5000"),
-    ("backend: local\nbackend: krun\n", "2:1: backend stands here a second time"),
+    ("backend: local\nbackend: krun\n", "2:1: backend is defined twice"),
     ("a: 1\nbox:\n  session_ttl_sec: x\n", "3: box.session_ttl_sec must be an integer"),
     ("box:\n  local:\n    rootf: /\n", "3: box.local.rootf: unknown member; did you mean rootfs?"),
     ("local: []\n", "1: local: must be a map of members"),
@@ -108,7 +109,7 @@ def test_what_an_upgrade_of_langbot_brings_is_a_warning(tmp_path):
 
 
 def test_members_beside_box_are_told(tmp_path):
-    """As they were where the review wrote them: at the top, and of another section."""
+    """Keys at the top level, and keys of another section."""
     text = "box: {}\napi: {port: 1}\nallowed_mount_roots: []\nlocal: {}\nmax_sessions: 1\n"
     code, lines = check(tmp_path, text)
     assert code == 0
@@ -123,7 +124,7 @@ def test_members_beside_box_are_told(tmp_path):
 
 
 def test_folders_for_mounts_are_looked_at(tmp_path):
-    """They may come later: warnings."""
+    """Future versions may add such keys: warnings."""
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
     text = "local:\n  host_root: folder\n  allowed_mount_roots: [/nope, file, /etc, folder]\n"
@@ -138,23 +139,23 @@ def test_folders_for_mounts_are_looked_at(tmp_path):
 
 
 def test_what_is_said_at_the_start_is_not_said_by_the_check(tmp_path):
-    """The log is empty: `check` looks."""
+    """No log: `check` tests that."""
     assert check(tmp_path, "unauthenticated: true\n") == (0, ["box.yaml: good"])
 
 
 @pytest.mark.parametrize("text, why", [("{no", ": key expected"), ("[]", "")])
 def test_a_variable_that_is_no_map(tmp_path, text, why):
-    """The start passes over it, as the reference does; who checks is told."""
+    """The start ignores it, as the reference does; --check-config reports it."""
     code, lines = check(tmp_path, GOOD, text)
     assert code == 78
     assert lines == [
         "box.yaml: good",
-        f"LANGBOT_BOX_CONFIG: ignored, because it is no JSON map{why}",
+        f"LANGBOT_BOX_CONFIG: ignored because it is not a JSON map{why}",
         "LANGBOT_BOX_CONFIG: refused: 1 error",
     ]
     environment = {"LANGBOT_BOX_CONFIG": text}
     with boxdlib.Boxd(env=environment) as boxd:
-        assert "ignored, because it is no JSON map" in boxd.wait_event("config.warning")["why"]
+        assert "ignored because it is not a JSON map" in boxd.wait_event("config.warning")["why"]
         boxd.wait_event("serving")
 
 
@@ -182,7 +183,7 @@ def test_the_variable_is_judged_as_langbots_section(tmp_path):
 
 
 def test_langbots_own_template_is_good():
-    """It has /tmp among its mount roots, where boxd's own file may not lie."""
+    """/tmp is among its mount roots, where boxd's own file may not be."""
     (template,) = langbotlib.LANGBOT.glob(
         "lib/python3*/site-packages/langbot/templates/config.yaml"
     )
@@ -207,8 +208,8 @@ def test_a_start_is_refused_with_each_error(tmp_path):
 
 
 def test_a_reload_is_whole_or_not_at_all(tmp_path):
-    """A slip does not put a limit back to what it is by default, and what waits for a restart is
-    named, also by a successor of box-rpc."""
+    """A typo does not reset a limit to its default. What waits for a restart is named, also by a
+    successor of box-rpc."""
     config = tmp_path / "box.yaml"
     config.write_text("backend: fake\nlimits: {max_sessions: 6}\n")
     with boxdlib.Boxd("--config", str(config)) as boxd, boxd.web() as client:
@@ -260,7 +261,7 @@ def test_not_ready_with_the_reason(text, checks, why):
 
 
 def test_a_file_that_everyone_can_write(tmp_path):
-    """At the start, and at a reload: then what was goes on."""
+    """At the start, and at a reload, where the old configuration stays."""
     path = tmp_path / "box.yaml"
     path.write_text("backend: fake\n")
     path.chmod(0o666)
@@ -278,7 +279,7 @@ def test_a_file_that_everyone_can_write(tmp_path):
 
 
 def test_a_reload_of_an_empty_file(tmp_path):
-    """It has no line to name."""
+    """An error without a line number."""
     path = tmp_path / "box.yaml"
     path.write_text("admission: {required: true}\n")
     with boxdlib.Boxd("--config", str(path), cwd=tmp_path) as boxd:
@@ -311,7 +312,7 @@ def test_the_log_names_the_failed_checks_of_admission(tmp_path):
 
 
 def test_a_root_that_is_emptied_is_seen(tmp_path):
-    """And one that is whole again."""
+    """And a file that is valid again."""
     with nativelib.Place("root", "") as place:
         root = place.make("root", "bin")
         (root / "sh").write_bytes(b"#!")

@@ -1,6 +1,6 @@
-"""`box doctor`: what it says of a good host, and the cure that it names where one thing is lacking.
+"""`box doctor`: its report on a healthy host, and the fix that it names when one thing is missing.
 
-Each lack is made for one child only; see doctorlib.
+Each thing is missing for one child only; see doctorlib.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ NAMES = [
     *["owners in .", "owners in /tmp", "cgroups", "resources", "quotas", "landlock", "seccomp"],
     *["network", "microVMs", "port 5410", "programs", "a box", "sh and python3", "runtime"],
 ]
-# Without these no box was ever made; the others may be lacking on a host that passes.
+# Without these no box can be made; the others may be missing on a host that passes.
 NEEDED = ["user namespaces", "namespaces", "/proc", "mounts", "tmpfs", "seccomp", "programs"]
 LINE = re.compile(r"(ok|limited|missing) +(.{16}) (.+)")
 
@@ -60,7 +60,7 @@ def groups(host):
 
 
 def examine(host, *args, **options):
-    """The exit code and the checks by name."""
+    """The exit code, and the checks by name."""
     code, out, err = host.box("doctor", "--json", *args, **options)
     assert err == "", err
     report = json.loads(out)
@@ -80,7 +80,7 @@ def assert_cure(check, state, text, cure):
     assert cure in check["cure"], check
 
 
-# A host that has all of it.
+# A host that has everything.
 
 
 def test_a_good_host(host, groups):
@@ -167,7 +167,7 @@ def test_colours_on_a_terminal_only_when_wanted(root):
 
 
 def test_none_are_allowed(host):
-    """In a user namespace of our own, whose limit for more is 0."""
+    """In a user namespace of our own, whose limit for further ones is 0."""
     before = [*host.place.before, "unshare", "-Ur", "sh", "-ec"]
     line = 'echo 0 >/proc/sys/user/max_user_namespaces; exec "$0" doctor --json'
     done = subprocess.run(
@@ -184,7 +184,7 @@ def test_none_are_allowed(host):
     said = "user.max_user_namespaces is 0 (ENOSPC)"
     assert_cure(checks["user namespaces"], "missing", said, cure)
     assert_cure(checks["namespaces"], "missing", "mount (ENOSPC) pid", "fix user namespaces first")
-    # Root of such a namespace has no range of ids either.
+    # Root of such a namespace has no range of ids, either.
     assert_cure(checks["ids"], "missing", "this user namespace has too few", "map all ids")
     assert checks["a box"]["state"] == "missing"
 
@@ -201,10 +201,10 @@ def test_a_container_forbids_them(host):
 
 @needs_root
 def test_a_chroot(root, tmp_path):
-    """Its root folder is not that of its mount namespace."""
+    """The root folder is not the root of its mount namespace."""
     new = tmp_path / "root"
     new.mkdir()
-    # A folder of the same file system, so that it is no mount of its own.
+    # A folder of the same file system, so that it is not a mount point.
     binds = "usr bin sbin lib lib64 proc sys dev etc tmp"
     inside = f"""
         cd {new}
@@ -239,7 +239,7 @@ def found_programs(*names):
 
 
 def cover(paths, folder, script=None):
-    """Lines of shell that put a script over each of these, or a file that nobody can execute."""
+    """Shell lines that mount a script, or a file that nobody can execute, over each of these."""
     other = folder / "other"
     other.write_text(f"#!/bin/sh\n{script}\n")
     other.chmod(0o755 if script else 0o644)
@@ -316,7 +316,7 @@ def test_a_program_of_ours_is_missing(host, name):
 
 
 def test_the_skill_store_is_missing(host):
-    """Boxes can do without it."""
+    """Boxes work without it."""
     (host.programs / "box-skills").unlink()
     _, checks = examine(host)
     assert "box-skills" not in checks["a box"]["text"]
@@ -332,7 +332,7 @@ def test_boxd_itself_is_missing(host):
 
 
 def test_a_boxd_that_fails(host):
-    """What it said last is told."""
+    """Its last output is reported."""
     lines = ["#!/bin/sh", "echo some line >&2", "echo it broke >&2", "exit 1", ""]
     (host.programs / "boxd").write_text("\n".join(lines))
     code, checks = examine(host)
@@ -342,7 +342,7 @@ def test_a_boxd_that_fails(host):
 
 @parallellib.scene
 def test_a_boxd_that_hangs(mode):
-    """It is waited for no longer than a while, and ended."""
+    """It has a timeout, after which it is killed."""
     marker = nativelib.marker()
     with doctorlib.Host(mode) as host:
         (host.place.folder / "boxd").write_text(f"#!/bin/sh\nexec sleep {marker}\n")
@@ -353,7 +353,7 @@ def test_a_boxd_that_hangs(mode):
     assert checks["sh and python3"]["text"] == "skipped: boxes cannot be created"
 
 
-# The port, in a network namespace of the test's own.
+# The port, in a separate network namespace.
 
 SILENT = """
 import socket
@@ -368,7 +368,7 @@ threading.Thread(target=server.serve_forever, daemon=True).start()
 
 @contextlib.contextmanager
 def own_network(server):
-    """A process that holds a network namespace and what listens in it; its pid."""
+    """A process that holds a network namespace with a listener; its pid."""
     ours, theirs = socket.socketpair()
     line = 'ip link set lo up; exec "$@"'
     command = ["unshare", "-n", "sh", "-ec", line, "sh", *server_command(server)]
@@ -433,7 +433,7 @@ def test_a_boxd_has_the_port(root):
     ],
 )
 def test_a_boxd_that_runs(root, config, state, said):
-    """Boxes of one's own can be made, and yet those of the boxd that was asked for cannot."""
+    """Private boxes are possible, but boxes of the boxd that was asked for are not."""
     if not shutil.which("ip"):
         pytest.skip("not here: ip")
     with own_network("pass") as pid:
@@ -442,7 +442,7 @@ def test_a_boxd_that_runs(root, config, state, said):
         flags = ("--ws-control-port=5410", "--config", str(path))
         with root.place.start(*flags, before=enter, instance=None) as boxd:
             boxd.wait_served()
-            # Without the operator's socket of this machine's own boxd.
+            # Without the operator's socket of a boxd that runs on this host.
             alone = f'mount -t tmpfs none /run; set -- nsenter -t {pid} -n "$@"'
             code, checks = examine(root, inside=alone)
     check = checks["runtime"]

@@ -1,4 +1,4 @@
-"""The configurations that README.md and docs/ show are good ones, and their layouts are allowed."""
+"""The example configurations in README.md and docs/ are valid, and their layouts are allowed."""
 
 import re
 import subprocess
@@ -15,7 +15,8 @@ INLINE = re.compile(r"`(local: \{[^`]*\})`")
 
 
 def examples():
-    """Those of boxd's own file; those for LangBot's file name its endpoint alone."""
+    """Configuration examples for boxd's own file; those for LangBot's file contain its endpoint
+    only."""
     for page in PAGES:
         text = page.read_text()
         blocks = re.findall(r"^```yaml\n(.*?)^```", text, re.M | re.S)
@@ -30,14 +31,14 @@ def test_there_are_some():
 
 @pytest.mark.parametrize("text", list(examples()))
 def test_example(text):
-    """Its folders are here in the place of /srv."""
+    """The example's folders exist here instead of in /srv."""
     with nativelib.Place("root" if nativelib.missing("root") is None else "rootless") as place:
         srv = place.make("srv")
         for path in set(re.findall(r"(?:rootfs|python): /srv/(\S+)", text)):
             imagelib.make_root(srv / path.rstrip(","), "example")
         for path in set(re.findall(r"host_root: /srv/([^\s,}]+)", text)):
             place.make("srv", path)
-        # The test's host is no server of 24 GB, and its boxes may have no limits.
+        # The test host has less than 24 GB, and its boxes may have no limits.
         text = text.replace("/srv/", f"{srv}/").replace("degraded: false", "degraded: true")
         config = place.write(place.folder / "example.yaml", text)
         command = [*place.before, place.programs / "boxd", "--check-config", "--config", config]

@@ -1,4 +1,4 @@
-"""What clients see, and what is left, when processes are killed, stopped or reloaded."""
+"""What clients see, and what is left behind, when processes are killed, stopped or reloaded."""
 
 import signal
 import socket
@@ -41,7 +41,7 @@ def scenes(request):
 
 
 class Client(threading.Thread):
-    """Pings all the time, and dials again whenever the connection ends."""
+    """Pings all the time, and reconnects whenever the connection ends."""
 
     def __init__(self, port):
         super().__init__(daemon=True)
@@ -71,7 +71,7 @@ class Client(threading.Thread):
 
 
 class Connector(threading.Thread):
-    """Connects all the time, and notes when that fails."""
+    """Connects all the time, and records failures."""
 
     def __init__(self, port):
         super().__init__(daemon=True)
@@ -91,7 +91,7 @@ class Connector(threading.Thread):
 
 
 def kill_again_and_again(boxd, kills, gap):
-    """The seconds from each kill until all clients were served again."""
+    """The seconds from each kill until all clients are served again."""
     found = []
     threads = [Connector(boxd.port), *(Client(boxd.port) for _ in range(CLIENTS))]
     clients = threads[1:]
@@ -157,7 +157,7 @@ def test_worker_killed_200_times(tmp_path):
 
 @pytest.mark.timeout(60)
 def test_worker_killed_with_an_exec(tmp_path):
-    """The connection ends, nobody waits for an answer that cannot come."""
+    """The connection ends; nobody waits for an answer that cannot come."""
     with fake_boxd(tmp_path) as boxd, Ws(boxd.port) as ws:
         ws.ping()
         ws.send(request("box_exec", exec_data("sleep 60000", timeout_sec=300), 1, context()))
@@ -169,8 +169,8 @@ def test_worker_killed_with_an_exec(tmp_path):
 
 
 @pytest.mark.timeout(60)
-def test_keeper_killed(tmp_path):
-    """box-rpc does not outlive boxd, and the port is free again."""
+def test_boxd_killed(tmp_path):
+    """box-rpc ends with boxd, and the port is free again."""
     with fake_boxd(tmp_path) as boxd, Ws(boxd.port) as ws:
         ws.ping()
         port, worker = boxd.port, boxd.worker
@@ -209,7 +209,7 @@ def test_stop_when_idle(tmp_path):
 
 @pytest.mark.timeout(60)
 def test_stop_with_clients_that_say_nothing(tmp_path):
-    """Neither silent sockets nor clients that do not answer the close hold it up."""
+    """Neither silent sockets nor clients that do not answer the close delay it."""
     with fake_boxd(tmp_path) as boxd:
         with Ws(boxd.port) as ws, dial(boxd.port) as silent, dial(boxd.port) as half:
             half.sendall(head_of()[:40])
@@ -332,7 +332,7 @@ def test_reload_without_a_file(tmp_path):
 
 
 def come_and_go(boxd, count):
-    """Connections of all kinds: used, abandoned in the middle, refused."""
+    """Connections of all kinds: used, abandoned half-way, refused."""
     port = boxd.port
     for number in range(count):
         kind = number % 5
@@ -393,7 +393,7 @@ mount --bind "$1" /mnt && mount --bind "$2" /tmp && cd / && shift 3 && exec /mnt
 
 @pytest.mark.skipif(not ROOT, reason="needs a mount namespace of its own")
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("end", ["stop", "keeper", "worker", "eof"])
+@pytest.mark.parametrize("end", ["stop", "boxd", "worker", "eof"])
 def test_no_file_is_left(tmp_path, end):
     """boxd with a /tmp of its own, which is empty before, during and after."""
     private = tmp_path / "tmp"
@@ -414,6 +414,6 @@ def test_no_file_is_left(tmp_path, end):
         if end == "eof":
             started.stdin.close()
         else:
-            boxd.signal(signal.SIGKILL if end == "keeper" else signal.SIGTERM)
+            boxd.signal(signal.SIGKILL if end == "boxd" else signal.SIGTERM)
         boxd.wait(5)
         assert list(private.iterdir()) == []

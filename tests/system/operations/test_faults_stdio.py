@@ -1,4 +1,4 @@
-"""The stdio connection: its ends, what breaks it, and files in the place of pipes."""
+"""The stdio connection: how it ends, what breaks it, and files in place of pipes."""
 
 import fcntl
 import json
@@ -32,7 +32,7 @@ from rawlib import (
 MIB = 1024 * 1024
 
 
-# stdio: the ends.
+# stdio: how it ends.
 
 
 def close_and_wait(stdio, code=0, seconds=2.0):
@@ -57,7 +57,7 @@ def test_eof_at_once(tmp_path):
 
 @pytest.mark.timeout(60)
 def test_eof_answers_first(tmp_path):
-    """What was asked before the end is answered before the end."""
+    """Requests from before the end of stdin are answered before boxd ends."""
     with Pipes(tmp_path) as stdio:
         stdio.send(request("box_exec", exec_data("sleep 100"), 5, context()))
         stdio.stdin.close()
@@ -92,7 +92,7 @@ def test_eof_with_all_that_can_delay_it(tmp_path):
 
 @pytest.mark.timeout(60)
 def test_eof_with_stdout_full(tmp_path):
-    """Nobody reads, so reading is paused and the end of stdin must be noticed all the same."""
+    """Nobody reads, so reading is paused, and yet the end of stdin must be noticed."""
     with Pipes(tmp_path) as stdio:
         stdio.call("__ping")
         for seq in range(20):
@@ -119,7 +119,7 @@ def test_eof_behind_many_requests(tmp_path):
 
 @pytest.mark.timeout(60)
 def test_stdout_closed(tmp_path):
-    """A parent that reads no more is gone, even while it holds stdin."""
+    """A parent that no longer reads counts as gone, even while it holds stdin."""
     with Pipes(tmp_path) as stdio:
         stdio.call("__ping")
         stdio.stdout.close()
@@ -151,7 +151,7 @@ def test_parent_killed(tmp_path):
         boxd = int(parent.stdout.readline())
         children = open(f"/proc/{boxd}/task/{boxd}/children", encoding="ascii").read().split()
         pids = [boxd, *map(int, children)]
-        # box-rpc, and where there are cgroups their watcher.
+        # box-rpc, and the watcher where there are cgroups.
         assert len(pids) in (2, 3) and all(map(is_alive, pids))
         parent.kill()
         parent.wait()
@@ -190,7 +190,7 @@ def test_broken_chunks(tmp_path, name):
 
 @pytest.mark.timeout(60)
 def test_whole_chunks_still_pass(tmp_path):
-    """The other side of the test above: the same lines, put right."""
+    """The counterpart of the test above: the same lines without the mistakes."""
     with Pipes(tmp_path) as stdio:
         half = len(PING) // 2
         quoted = [json.dumps(part.decode())[1:-1].encode() for part in (PING[:half], PING[half:])]
@@ -212,7 +212,7 @@ def test_first_byte_of_neither_codec(tmp_path):
 
 @pytest.mark.timeout(60)
 def test_stdio_worker_killed(tmp_path):
-    """The connection cannot be handed on, so boxd ends too, and says that it went wrong."""
+    """The connection cannot be passed to a successor, so boxd ends too, with an error."""
     with Pipes(tmp_path) as stdio:
         stdio.call("__ping")
         stdio.boxd.kill_worker()
@@ -246,7 +246,7 @@ def test_port_taken(tmp_path):
             assert boxd.wait(10) == 1
 
 
-# stdio: files in the place of pipes.
+# stdio: files instead of pipes.
 
 
 @pytest.mark.timeout(60)
@@ -269,7 +269,7 @@ def test_files_as_stdin_and_stdout(tmp_path):
 
 @pytest.mark.timeout(60)
 def test_file_as_stdin_pipe_as_stdout(tmp_path):
-    """More answers than a pipe and the queue hold: reading the file waits, and goes on."""
+    """More answers than a pipe and the queue can hold: reading the file pauses, and resumes."""
     script = tmp_path / "in"
     with script.open("wb") as file:
         for seq in range(20000):

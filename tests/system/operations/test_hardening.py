@@ -30,7 +30,7 @@ def readelf(option: str, program: Path) -> str:
 
 
 def segments(program: Path) -> list[tuple[str, str]]:
-    """(type, flags) of each program header; flags are letters of "RWE" without blanks."""
+    """(type, flags) of each program header; flags are letters of "RWE" without spaces."""
     row = re.compile(r"^\s+([A-Z_]+)(?:\s+0x[0-9a-f]+){5}\s+([RWE ]+?)\s+0x[0-9a-f]+$", re.M)
     found = [(kind, flags.replace(" ", "")) for kind, flags in row.findall(readelf("-l", program))]
     assert any(kind == "LOAD" for kind, _ in found), "readelf's segments were not understood"
@@ -47,7 +47,7 @@ def dynamic(program: Path) -> dict[str, list[str]]:
 
 
 def imports(program: Path) -> set[str]:
-    """Names of the undefined dynamic symbols, without their versions."""
+    """Names of the undefined dynamic symbols, without versions."""
     rows = (line.split() for line in readelf("--dyn-syms", program).splitlines())
     return {row[7].split("@")[0] for row in rows if len(row) >= 8 and row[6] == "UND"}
 
@@ -97,7 +97,7 @@ def test_no_library_path_is_built_in(program):
 
 
 def test_stack_clash_protection():
-    """It leaves no mark in a binary, so the compiler's command lines are looked at."""
+    """It leaves no trace in a binary, so the compiler's command lines are checked."""
     commands = json.loads((RELEASE / "compile_commands.json").read_text())
     assert commands != []
     flag = "-fstack-clash-protection"

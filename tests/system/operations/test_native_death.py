@@ -1,4 +1,6 @@
-"""The death of boxd, box-rpc and of boxes under load: what is told, what stays and what is left."""
+"""boxd, box-rpc or boxes die under load: what clients are told, what survives, and that nothing is
+left behind.
+"""
 
 import os
 import pathlib
@@ -12,7 +14,7 @@ import pytest
 
 from boxdlib import (
     STALL_SECONDS,
-    await_blanks,
+    await_warm_boxes,
     build,
     fast_build,
     fd_names,
@@ -24,7 +26,7 @@ from clientlib import Closed, Stdio, success
 from leftoverlib import (
     GONE_SECONDS,
     KEPT,
-    Ground,
+    HostState,
     Load,
     Traces,
     check_furnished,
@@ -52,7 +54,7 @@ PLAIN_ID = 12345
 
 @pytest.fixture
 def plain_start():
-    """Starts boxd as a user that is not root. Its programs are where that user can see them."""
+    """Starts boxd as an ordinary user. Its programs are where that user can read them."""
     with tempfile.TemporaryDirectory(prefix="plain-") as name:
         folder = pathlib.Path(name)
         folder.chmod(0o755)
@@ -67,18 +69,18 @@ def plain_start():
 
 
 
-def check_keeper_killed(start, kills):
-    ground = Ground()
+def check_boxd_killed(start, kills):
+    host = HostState()
     former = None
     network = None
     for number in range(kills):
         with start() as boxd:
             if former:
                 former.check_swept()
-            traces = Traces(boxd, ground)
+            traces = Traces(boxd, host)
             if network is None:
                 network = network_possible(boxd)
-            # Whoever asks between its end and that of box-rpc hears about it.
+            # Requests between its end and that of box-rpc get an error.
             with Load(boxd, network=network, allowed="boxd cannot be reached") as load:
                 if number % 2 == 0:
                     wait_worked(load, 4)
@@ -91,29 +93,29 @@ def check_keeper_killed(start, kills):
             former = traces
     with start() as boxd:
         former.check_swept()
-        last = Traces(boxd, ground)
+        last = Traces(boxd, host)
     last.check_gone()
 
 
 @pytest.mark.timeout(120)
-def test_keeper_killed(tmp_path):
-    """Its boxes end with it; what the kernel keeps of their groups, its successor removes."""
-    check_keeper_killed(starter(tmp_path, build()), SHORT)
+def test_boxd_killed(tmp_path):
+    """Its boxes end with it; empty cgroups that are left are removed by its successor."""
+    check_boxd_killed(starter(tmp_path, build()), SHORT)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(2400)
-def test_keeper_killed_200_times(tmp_path):
-    check_keeper_killed(starter(tmp_path, fast_build()), LONG)
+def test_boxd_killed_200_times(tmp_path):
+    check_boxd_killed(starter(tmp_path, fast_build()), LONG)
 
 
 # box-rpc.
 
 
 def check_worker_killed(start, kills):
-    ground = Ground()
+    host = HostState()
     with start() as boxd:
-        traces = Traces(boxd, ground)
+        traces = Traces(boxd, host)
         with boxd.web() as client:
             kept = furnish(client, KEPT)
         first = named_inits(boxd)
@@ -143,7 +145,7 @@ def check_worker_killed(start, kills):
 
 @pytest.mark.timeout(120)
 def test_worker_killed(tmp_path):
-    """Sessions stay, with their files, their processes and their first process."""
+    """Sessions survive with their files, their processes and their first process."""
     check_worker_killed(starter(tmp_path, build()), SHORT)
 
 
@@ -163,7 +165,7 @@ def victim_of(boxd, client):
 
 
 def check_told(client, number, pid):
-    """The command that is under way ends with an error that says which session and why."""
+    """The running command ends with an error that names the session and the reason."""
     running = number % 2 == 1
     cmd = "sleep 30" if running else "sleep 0.1; echo done"
     seq = client.start("box_exec", {"cmd": cmd, "session_id": "victim"})
@@ -174,7 +176,7 @@ def check_told(client, number, pid):
     answer = client.wait(seq, 10)
     assert time.monotonic() - killed < TOLD_SECONDS
     if not running and answer["code"] == 0:
-        # It came after the end of that box, and was the first in the next.
+        # It came after the end of that box, and was the first in the next one.
         assert answer["data"]["stdout"] == "done"
         return
     assert answer["code"] == 1, answer
@@ -184,9 +186,9 @@ def check_told(client, number, pid):
 
 
 def check_init_killed(start, kills):
-    ground = Ground()
+    host = HostState()
     with start() as boxd:
-        traces = Traces(boxd, ground)
+        traces = Traces(boxd, host)
         with boxd.web() as client:
             kept = furnish(client, KEPT)
             first = named_inits(boxd)
@@ -216,24 +218,24 @@ def test_init_killed_200_times(tmp_path):
     check_init_killed(starter(tmp_path, fast_build()), LONG)
 
 
-@pytest.mark.parametrize("check", [check_keeper_killed, check_worker_killed, check_init_killed])
+@pytest.mark.parametrize("check", [check_boxd_killed, check_worker_killed, check_init_killed])
 def test_killed_as_a_plain_user(plain_start, check):
-    """There are no groups then: only the kernel and the sockets end what is left."""
+    """Without cgroups only the kernel and the sockets end what is left."""
     check(plain_start, 2)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(2400)
-@pytest.mark.parametrize("check", [check_keeper_killed, check_worker_killed, check_init_killed])
+@pytest.mark.parametrize("check", [check_boxd_killed, check_worker_killed, check_init_killed])
 def test_killed_as_a_plain_user_50_times(plain_start, check):
     check(plain_start, 50)
 
 
 def test_idle_init_killed(tmp_path):
-    """Nobody waits for an answer: the session is just not there any more, and is made anew."""
-    ground = Ground()
+    """No request is pending: the session simply does not exist any more, and is recreated."""
+    host = HostState()
     with native_boxd(tmp_path) as boxd, boxd.web() as client:
-        traces = Traces(boxd, ground)
+        traces = Traces(boxd, host)
         os.kill(victim_of(boxd, client), signal.SIGKILL)
         traces.check_boxes(0)
         wait_until(
@@ -244,15 +246,15 @@ def test_idle_init_killed(tmp_path):
 
 
 def test_mounter_killed(tmp_path):
-    """The second process of a box: nobody waits for it, and other commands go on."""
-    ground = Ground()
+    """The second process of a box: nobody waits for it, and other commands continue."""
+    host = HostState()
     source = tmp_path / "source"
     source.mkdir()
     (source / "file").write_text("text")
     mount = {"host_path": str(source), "mount_path": "/data", "mode": "ro"}
     spec = {"cmd": "cat /data/file", "session_id": "victim", "extra_mounts": [mount]}
     with native_boxd(tmp_path) as boxd, boxd.web() as client:
-        traces = Traces(boxd, ground)
+        traces = Traces(boxd, host)
         pid = victim_of(boxd, client)
         assert client.ask("box_exec", spec)["stdout"] == "text"
         (mounter,) = descendants(pid)
@@ -264,15 +266,15 @@ def test_mounter_killed(tmp_path):
         traces.check_boxes(1)
 
 
-# stdio: there is one client, and everything ends with the connection.
+# stdio: the only client; everything ends with the connection.
 
 
 @pytest.fixture
 def piped(tmp_path):
-    """A boxd on stdio with two sessions, one at work; its client and its traces."""
-    ground = Ground()
+    """A boxd on stdio with two sessions, one running a command; its client and its traces."""
+    host = HostState()
     with native_boxd(tmp_path, stdio=True) as boxd, Stdio(boxd) as client:
-        traces = Traces(boxd, ground)
+        traces = Traces(boxd, host)
         furnish(client, KEPT[:2])
         client.start("box_exec", {"cmd": "sleep 30", "session_id": KEPT[0]})
         pids = inits(boxd)
@@ -290,7 +292,7 @@ def test_stdio_worker_killed(piped):
     traces.check_gone()
 
 
-def test_stdio_keeper_killed(piped, tmp_path):
+def test_stdio_boxd_killed(piped, tmp_path):
     boxd, _, traces = piped
     boxd.signal(signal.SIGKILL)
     boxd.process.wait(5)
@@ -307,7 +309,7 @@ def test_stdio_closed(piped):
 
 
 def test_stdio_stopped_now(piped):
-    """A second signal does not wait for what runs."""
+    """A second signal does not wait for running commands."""
     boxd, _, traces = piped
     boxd.signal(signal.SIGTERM)
     boxd.wait_event("stopping")
@@ -320,10 +322,10 @@ def test_stdio_stopped_now(piped):
 
 
 def test_stopped_under_load(tmp_path):
-    """Boxes with commands, boxes without, boxes that are made at this moment: all are gone."""
-    ground = Ground()
+    """Boxes with commands, boxes without, boxes being made at this moment: all are gone."""
+    host = HostState()
     with native_boxd(tmp_path) as boxd:
-        traces = Traces(boxd, ground)
+        traces = Traces(boxd, host)
         with Load(boxd, network=network_possible(boxd)) as load, boxd.web() as client:
             furnish(client, KEPT)
             client.start("box_exec", {"cmd": "trap '' TERM; sleep 30", "session_id": "deaf"})
@@ -337,15 +339,15 @@ def test_stopped_under_load(tmp_path):
         assert load.wrong == []
 
 
-# Boxes that nobody waits for.
+# Boxes whose clients are gone.
 
 
 def check_half_made(tmp_path, count, programs):
-    """Clients that go away while their box is made."""
-    ground = Ground()
+    """Clients that disconnect while their box is made."""
+    host = HostState()
     dice = random.Random(1)
     with native_boxd(tmp_path, programs=programs, config={"limits": {"max_sessions": 2000}}) as boxd:
-        traces = Traces(boxd, ground)
+        traces = Traces(boxd, host)
         network = network_possible(boxd)
         for number in range(count):
             spec = {"session_id": f"half-{number}", "network": "on" if network else "off"}
@@ -356,11 +358,11 @@ def check_half_made(tmp_path, count, programs):
                 client.start("box_exec", {**spec, "cmd": "true"})
             time.sleep(dice.uniform(0, 0.02))
             if number % 2:
-                # Without a word, as a process that was killed.
+                # Silently, like a process that was killed.
                 client.socket.socket.shutdown(2)
             client.close()
         with boxd.web() as client:
-            # What was finished in time is a session like any other.
+            # A box that was finished in time is an ordinary session.
             def listed():
                 return client.ask("box_get_sessions")["sessions"]
 
@@ -395,10 +397,10 @@ def test_half_made_1000_times(tmp_path):
 
 def test_many_at_once(tmp_path):
     """More requests than the socket to boxd holds: none is refused, and no end of a box is lost."""
-    ground = Ground()
+    host = HostState()
     names = [f"many-{number}" for number in range(100)]
     with native_boxd(tmp_path, config={"limits": {"max_sessions": 500}}) as boxd:
-        traces = Traces(boxd, ground)
+        traces = Traces(boxd, host)
         with boxd.web() as client:
             for action in ("box_create_session", "box_delete_session"):
                 asked = [client.start(action, {"session_id": name}) for name in names]
@@ -409,10 +411,10 @@ def test_many_at_once(tmp_path):
 
 
 def test_worker_killed_while_boxes_are_made(tmp_path):
-    """What is half made then belongs to nobody and goes."""
-    ground = Ground()
+    """A half-made box then belongs to nobody and is removed."""
+    host = HostState()
     with native_boxd(tmp_path) as boxd:
-        traces = Traces(boxd, ground)
+        traces = Traces(boxd, host)
         for number in range(8):
             client = boxd.web()
             for one in range(6):
@@ -441,16 +443,16 @@ def ranges_of(boxd):
 
 
 def test_two_runtimes(tmp_path):
-    """One is killed and started again, sweeps, and never touches a box of the other."""
-    ground = Ground()
+    """One is killed and restarted, removes its own leftovers, and never touches a box of the other."""
+    host = HostState()
     with native_boxd(tmp_path) as one, one.web() as client:
-        traces = Traces(one, ground)
+        traces = Traces(one, host)
         kept = furnish(client, KEPT)
         first = named_inits(one)
         mine = ranges_of(one)
         assert len(mine) == len(KEPT)
-        await_blanks(one.pid)
-        beside = Ground()
+        await_warm_boxes(one.pid)
+        beside = HostState()
         former = None
         for number in range(5):
             with native_boxd(tmp_path) as other:
@@ -461,7 +463,7 @@ def test_two_runtimes(tmp_path):
                     check_furnished(stranger, theirs)
                     assert stranger.ask("box_get_sessions")["sessions"][0]["session_id"] in KEPT
                 assert not ranges_of(other) & mine
-                assert not Traces(other, beside).lots & traces.lots
+                assert not Traces(other, beside).parents & traces.parents
                 former = Traces(other, beside)
                 other.signal(signal.SIGKILL)
                 other.process.wait(5)
@@ -476,7 +478,7 @@ def test_two_runtimes(tmp_path):
 
 
 def test_answers_after_restart(tmp_path):
-    """A command that was under way when box-rpc died is ended, and its session is free again."""
+    """A command that was running when box-rpc died is ended, and its session is free again."""
     with native_boxd(tmp_path) as boxd:
         with boxd.web() as client:
             furnish(client, KEPT[:1])

@@ -1,6 +1,6 @@
-"""What box-rpc is while it serves, read from /proc: no right, no file, no secret in sight.
+"""box-rpc while it serves, as /proc shows it: no privileges, no open files, no secrets.
 
-That its filter really bites is tested from inside by tests/unit/worker/test_rpc_confine.c.
+That its seccomp filter works is tested from inside by tests/unit/worker/test_rpc_confine.c.
 """
 
 import os
@@ -23,14 +23,14 @@ from rawlib import (
     exec_data,
 )
 
-TOKEN = "token-of-the-fence-" * 3
+TOKEN = "token-of-the-tests-" * 3
 SECRET = "value-that-nobody-needs-to-see"
 CAPABILITIES = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
 
 
 @pytest.fixture(params=["websocket", "stdio"])
 def served(request, tmp_path):
-    """A boxd of release speed (a sanitizer opens files of its own) that has answered an exec."""
+    """A boxd at release speed (a sanitizer opens files of its own) that has answered an exec."""
     environment = {"LANGBOT_BOX_CONTROL_TOKEN": TOKEN, "SECRET_OF_THE_PARENT": SECRET}
     options = {"programs": fast_build(), "env": environment}
     if request.param == "stdio":
@@ -58,7 +58,7 @@ def test_no_privilege(served):
     if ROOT:
         assert {name: status[name] for name in CAPABILITIES} == dict.fromkeys(CAPABILITIES, none)
     else:
-        # A plain user may not empty the bounding set, and with no_new_privs it gives nothing.
+        # An ordinary user may not clear the bounding set, which gives nothing with no_new_privs.
         assert {status[name] for name in CAPABILITIES if name != "CapBnd"} == {none}
 
 
@@ -74,7 +74,7 @@ def test_another_user(served):
 
 @pytest.mark.skipif(not ROOT, reason="the owner of the files is seen by root only")
 def test_not_dumpable(served):
-    """The kernel gives the files of such a process to root."""
+    """The kernel makes root the owner of such a process's files in /proc."""
     for pid in (served.pid, served.worker):
         assert proc(pid, "environ").stat().st_uid == 0
         assert proc(pid, "mem").stat().st_uid == 0
@@ -114,7 +114,7 @@ def test_no_secret_after_a_restart(tmp_path):
 
 
 def listening_inodes():
-    """inode -> local address, of TCP sockets that listen."""
+    """inode -> local address, of listening TCP sockets."""
     found = {}
     for name in ("tcp", "tcp6"):
         for line in pathlib.Path("/proc/net", name).read_text().splitlines()[1:]:
@@ -125,7 +125,7 @@ def listening_inodes():
 
 
 def connected_inodes():
-    """Of TCP sockets that do not listen."""
+    """TCP sockets that do not listen."""
     lines = []
     for name in ("tcp", "tcp6"):
         lines += pathlib.Path("/proc/net", name).read_text().splitlines()[1:]
@@ -144,7 +144,7 @@ def classify(pid, fd, name, stderr):
     if inode and inode.group(1) in listening_inodes():
         return "listener"
     if inode and inode.group(1) in unix_inodes():
-        return "keeper"
+        return "boxd"
     if fd in (0, 1) and name.startswith("pipe:"):
         return "stdio"
     kinds = {
@@ -168,7 +168,7 @@ def test_only_expected_fds(served):
     most = {
         "null": 4,
         "stderr": 1 if served.carrier == "stdio" else 2,
-        "keeper": 1,
+        "boxd": 1,
         "epoll": 3,
         "eventfd": 3,
         "pipe": 4,
@@ -179,12 +179,12 @@ def test_only_expected_fds(served):
         "stdio": 2 if served.carrier == "stdio" else 0,
     }
     assert {kind: n for kind, n in counts.items() if n > most.get(kind, 0)} == {}
-    for kind in ("stderr", "keeper", "epoll", "listener", "state", "statm"):
+    for kind in ("stderr", "boxd", "epoll", "listener", "state", "statm"):
         assert counts.get(kind), f"no {kind}: the list above is out of date"
 
 
 @pytest.mark.skipif(not ROOT, reason="the fds of a process that is not dumpable are root's to see")
-def test_keeper_has_no_client(served):
+def test_boxd_has_no_client(served):
     """boxd keeps the listening sockets, and none of a client's."""
     names = fd_names(served.pid)
     sockets = [name[8:-1] for name in names.values() if name.startswith("socket:")]
@@ -214,7 +214,7 @@ def test_parent_and_session(served):
 
 @pytest.mark.timeout(60)
 def test_same_under_sanitizers(tmp_path):
-    """The build that all other tests use is fenced too."""
+    """The build that all other tests use is confined, too."""
     with fake_boxd(tmp_path) as boxd, Ws(boxd.port) as ws:
         ws.ping()
         status = status_of(boxd.worker)

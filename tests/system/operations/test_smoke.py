@@ -1,7 +1,9 @@
-"""The real thing from end to end, in seconds: what `make check` runs of the system tests for every change.
+"""A smoke test of the real programs, in seconds: the part of the system tests that `make check`
+runs for every change.
 
-A real client of each generation, commands, files, a managed process and its relay, a kill of box-rpc, the
-command `box`; beside it, what test_access_local.py has on another user. Each has whole files of tests elsewhere.
+A real client of each generation, commands, files, a managed process and its relay, a killed
+box-rpc, the command `box`; also what test_access_local.py has about other users. Each has its own
+test files elsewhere.
 """
 
 import subprocess
@@ -48,7 +50,7 @@ def test_a_session_survives_its_worker(made):
 
 
 def test_a_box_is_a_box(made):
-    """Its own processes alone, a read-only root, and no network unless it is asked for."""
+    """Only the box's own processes, a read-only root, and no network unless requested."""
     with nativelib.dialled(made) as client:
         told = client.exec("ls -d /proc/[0-9]* | wc -l; touch /usr/x 2>&1; tail -n +3 /proc/net/dev | cut -d: -f1", "s")
         count, refused, *links = told["stdout"].splitlines()

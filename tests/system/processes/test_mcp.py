@@ -1,5 +1,5 @@
-"""Real MCP servers of npm as managed processes, and real MCP clients, of npm and of PyPI, that talk
-to them through the relay: whole conversations.
+"""Real MCP servers from npm as managed processes, and real MCP clients (npm and PyPI) that hold
+whole conversations with them through the relay.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ def python_command(wanted):
 
 @pytest.fixture(scope="module", params=CLIENTS)
 def talked(request, place):
-    """What a client has heard."""
+    """What a client has received."""
     with place.start(token=clientlib.TOKEN) as boxd:
         world = mcplib.World(place, boxd)
         started = world.start()
@@ -72,14 +72,14 @@ def talk(world, kind):
 
 
 def test_started(talked):
-    """By the real client of langbot-plugin."""
+    """Started with the real client of langbot-plugin."""
     for name, args in mcplib.SERVERS.items():
         info = talked["started"][name]
         assert (info["status"], info["command"], info["args"]) == ("running", "node", args)
 
 
 def test_headers_are_needed(talked):
-    """A plain client sends none, and has no way to."""
+    """A plain client sends none, and cannot."""
     assert "401" in talked["refused"]
 
 
@@ -89,7 +89,7 @@ def test_initialize(talked):
     assert wanted <= set(talked["capabilities"])
 
 
-# -- what a client asks
+# -- requests of a client
 
 
 def test_tools(talked):
@@ -101,7 +101,7 @@ def test_tools(talked):
 
 
 def test_long_answers(talked):
-    """Of megabytes, where the client takes them; in and out."""
+    """Messages of megabytes in both directions, where the client accepts them."""
     assert talked["long"] is True
     if talked["client"] == "node":
         text = f"{mcplib.FILE_LINE}\n" * mcplib.FILE_LINES
@@ -116,7 +116,7 @@ def test_many_at_once(talked):
 
 
 def test_server_asks(talked):
-    """The model of the client, in the middle of a call."""
+    """The server asks the client's model in the middle of a call."""
     assert "sampled: Resource trigger-sampling-request context: hello" in talked["sampling"]
 
 
@@ -128,7 +128,7 @@ def test_resources_and_prompts(talked):
 
 
 def test_progress(talked):
-    """A client may be done with the call before it has looked at the last one."""
+    """A client may finish the call before it has handled the last notification."""
     assert talked["progress"][:3] == [1, 2, 3]
 
 
@@ -143,7 +143,7 @@ def test_wrong_calls(talked):
     assert talked["wrong_resource"][0] == talked["wrong_prompt"][0] == -32602
 
 
-# -- connections that end
+# -- broken connections
 
 
 def test_broken_connection(talked):
@@ -159,7 +159,7 @@ def test_broken_connection(talked):
 
 
 def test_server_ends(talked):
-    """The client sees its connection closed, and the runtime knows why."""
+    """The client sees its connection closed, and the runtime's log has the reason."""
     if talked["client"] == "node":
         assert talked["closed"] == "Not connected"
     else:

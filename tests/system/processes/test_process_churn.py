@@ -1,5 +1,5 @@
 """200 processes started, stopped and replaced at random by 8 clients: counts, limits and
-diagnostics are right whenever all pause, and at the end nothing is left.
+diagnostics are right at every pause, and at the end nothing is left.
 """
 
 import json
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 class Churner(threading.Thread):
-    """One client. Its names are its own, so it knows what is true of each."""
+    """One client with names of its own, so it knows the state of each of its processes."""
 
     def __init__(self, boxd, number, meeting, seconds):
         super().__init__(daemon=True)
@@ -43,7 +43,7 @@ class Churner(threading.Thread):
         self.counts = dict.fromkeys(("started", "replaced", "stopped", "full", "looked"), 0)
         self.failed = None
 
-    # -- what it does
+    # -- actions
 
     def ask(self, action, name, **data):
         session = f"s{int(name[1:]) % SESSIONS}"
@@ -51,7 +51,7 @@ class Churner(threading.Thread):
         return answer["code"] == 0, answer["data"] if answer["code"] == 0 else answer["message"]
 
     def spec(self, name):
-        """A spec, and what is true of it when it has come to its end."""
+        """A spec, and the expected state after its end."""
         kind = self.dice.choice(("sleep", "sleep", "sleep", "exit", "signal", "nosuch"))
         mark = nativelib.marker()
         spec = {"process_id": name, "command": "sleep", "args": [mark]}
@@ -74,7 +74,7 @@ class Churner(threading.Thread):
         there = self.known.get(name)
         good, answer = self.ask("start", name, spec=spec)
         if not good:
-            # Only one more can be too many, never one instead of another.
+            # The limit refuses one more process, never a replacement.
             assert answer == FULL and not (there and there["status"] == "running"), answer
             self.counts["full"] += 1
             return
@@ -106,7 +106,7 @@ class Churner(threading.Thread):
         name = self.dice.choice(self.names)
         self.dice.choice((self.start_one, self.start_one, self.stop_one, self.look_at))(name)
 
-    # -- its life
+    # -- main loop
 
     def settle(self):
         for name in self.names:
@@ -131,14 +131,14 @@ class Churner(threading.Thread):
 
 
 def alive_of(churners):
-    """Of the processes that were started last under each name, those that the host has."""
+    """The processes last started under each name that exist on the host."""
     marks = {mark for one in churners for mark in one.marks.values()}
     alive = {mark for _, folder in proclib.processes() for mark in proclib.arguments(folder)[1:2]}
     return marks & alive
 
 
 def look_together(client, churners):
-    """Nobody does anything: all that counts must agree with what the clients know."""
+    """All clients pause: every count must agree with what they know."""
     known = {name: one for churner in churners for name, one in churner.known.items()}
     running = sum(one["status"] == "running" for one in known.values())
     ended = len(known) - running
@@ -162,7 +162,7 @@ def look_together(client, churners):
 
 
 def check_limit(client, room):
-    """So many more can be started, and not one more."""
+    """Exactly so many more can be started."""
     for number in range(room):
         start(client, "sleep", "1000", process=f"more{number}", session="s0")
     spec = {"process_id": "more", "command": "sleep", "args": ["1000"]}
@@ -178,7 +178,7 @@ def check_churn(place, seconds):
         boxd = client.boxd
         for number in range(SESSIONS):
             client.ask("box_create_session", {"session_id": f"s{number}"})
-        boxdlib.await_blanks(boxd.pid)
+        boxdlib.await_warm_boxes(boxd.pid)
         fds = boxdlib.fd_count(boxd.worker) if boxdlib.ROOT else 0
         meeting = threading.Barrier(CLIENTS + 1)
         churners = [Churner(boxd, number, meeting, seconds) for number in range(CLIENTS)]
@@ -211,7 +211,7 @@ def check_churn(place, seconds):
         assert (resources["managed_processes"], resources["completed_processes"]) == (0, 0)
         assert not alive_of(churners)
         if boxdlib.ROOT:
-            # The boxes' sockets and ten clients' are gone; nothing else came.
+            # The sockets of the boxes and of ten clients are gone, and no others came.
             assert boxdlib.fd_count(boxd.worker) <= fds
 
 

@@ -1,7 +1,8 @@
-"""A managed process with a limit of memory of its own: only it dies of it, and its end says so.
+"""A managed process with a memory limit of its own: only it is killed when it exceeds the limit,
+and its end says so.
 
-What boxd makes for it is looked at in the cgroups themselves, of whichever version they are. Where
-an ordinary user has no cgroup, all of this skips but what is said of that.
+Checked in the cgroups themselves, of either version. Where an ordinary user has no cgroup,
+everything but the error for that case is skipped.
 """
 
 import contextlib
@@ -58,24 +59,24 @@ def opened(pid):
                 yield pathlib.Path(os.readlink(fd))
 
 
-def lots(client):
-    """The groups of a boxd in which its boxes are: it has them open, or they are beside its own."""
+def cgroup_parents(client):
+    """The cgroup parents of a boxd: those that it has open, or as a user those beside its own cgroup."""
     pid = client.boxd.pid
     places = set(opened(pid))
     if not boxdlib.ROOT:
         own = re.search(r"^0::(/.*)$", pathlib.Path(f"/proc/{pid}/cgroup").read_text(), re.M)[1]
         places = set(pathlib.Path("/sys/fs/cgroup" + own).parent.iterdir())
-    found = {place for place in places if nativelib.LOT.fullmatch(place.name)}
+    found = {place for place in places if nativelib.CGROUP_PARENT.fullmatch(place.name)}
     assert found
     return found
 
 
 def groups(client):
-    """Those of single processes, each with its limit in MiB."""
+    """Cgroups of single processes, each with its limit in MiB."""
     found = {}
-    for lot in lots(client):
-        for path in lot.glob("*/p*/"):
-            # One that goes while we look has no limit any more.
+    for parent in cgroup_parents(client):
+        for path in parent.glob("*/p*/"):
+            # A cgroup that is removed meanwhile has no limit any more.
             with contextlib.suppress(StopIteration, OSError):
                 if re.fullmatch(r"p\d+", path.name):
                     limit = next(path / name for name in LIMITS if (path / name).exists())
@@ -84,7 +85,7 @@ def groups(client):
 
 
 def group_of(pid):
-    """Where the memory of a process is accounted for."""
+    """The cgroup that a process's memory is charged to."""
     text = pathlib.Path(f"/proc/{pid}/cgroup").read_text()
     found = re.search(r"^\d+:(?:[\w,]*\bmemory\b[\w,]*)?:(/.*)$", text, re.M)
     named = re.search(r"^\d+:[\w,]*\bmemory\b[\w,]*:(/.*)$", text, re.M)
@@ -96,7 +97,7 @@ def await_groups(client, count, seconds=5):
 
 
 def started(client, mark, process, **spec):
-    """One that sleeps; its pid."""
+    """A process that sleeps; its pid."""
     start(client, "sleep", mark, process=process, **spec)
     return proclib.find_one(mark)
 
@@ -115,11 +116,11 @@ def test_only_it_dies(client):
     ended = exited(client, "eater", seconds=60)
     assert (ended["exit_code"], ended["end"]) == (137, MEMORY)
     assert info(client, "other")["status"] == "running" and proclib.find_one(other) == pid
-    # What was started before the groups were made goes on, and new commands begin.
+    # Processes from before the cgroups were made keep running, and new commands start.
     assert client.exec("echo here")["stdout"] == "here"
     done = client.wait(command)["data"]
     assert (done["stdout"], done["end"]["reason"]) == ("went on", "exit")
-    # In the session itself there is room for as much.
+    # The session itself still has as much room.
     shell(client, EAT.format(128), process="fits")
     with Relay(client.boxd, "fits") as relay:
         assert relay.recv(60) == str(128 << 20)
@@ -130,7 +131,7 @@ def test_only_it_dies(client):
 
 
 def test_what_it_started_dies_with_it(client):
-    """In version 2 all of it; in version 1 the shell that lost a child says 137 by itself."""
+    """In version 2 everything is killed; in version 1 the shell that lost a child exits with 137."""
     whole = pathlib.Path("/sys/fs/cgroup/cgroup.controllers").exists()
     after = "sleep 1000" if whole else "exit $?"
     shell(client, f"{EAT.format(128)}; {after}", process="shell", memory_mb=48)
@@ -140,7 +141,7 @@ def test_what_it_started_dies_with_it(client):
 
 
 def test_one_that_lost_a_child_and_ends_otherwise(client):
-    """In version 1 the first process lives on, and says in its own way that it failed."""
+    """In version 1 the first process survives, and reports the failure in its own way."""
     whole = pathlib.Path("/sys/fs/cgroup/cgroup.controllers").exists()
     shell(client, f"{EAT.format(128)} || exit 3", process="fails", memory_mb=48)
     ended = exited(client, "fails", seconds=60)
@@ -148,7 +149,7 @@ def test_one_that_lost_a_child_and_ends_otherwise(client):
     shell(client, f"{EAT.format(128)}; exit 0", process="copes", memory_mb=48)
     ended = exited(client, "copes", seconds=60)
     assert ended["end"] == (MEMORY if whole else {"reason": "exit", "signal": None})
-    # Later it is stopped, and that is what it ends by.
+    # It is stopped later, and its end is that of the stop.
     shell(client, f"{EAT.format(128)}; echo on; sleep 1000", process="stopped", memory_mb=48)
     if not whole:
         with Relay(client.boxd, "stopped") as relay:
@@ -173,14 +174,15 @@ def test_other_ends_are_what_they_are(client):
 
 
 def test_a_kill_in_a_group_is_not_a_command_s(client):
-    """A command that is killed while a process dies of its own limit was killed, and no more."""
+    """A command that is killed while a process dies of its own limit counts as killed, and not as
+    out of memory."""
     command = client.start("box_exec", {"session_id": "s", "cmd": "exec sleep 1000.5"})
     boxdlib.wait_until(lambda: client.exec("pgrep -f 1000.5")["exit_code"] == 0, 5, "it runs")
     shell(client, "exec " + EAT.format(128), process="eater", memory_mb=64)
     assert exited(client, "eater", seconds=60)["end"] == MEMORY
     client.exec("pkill -9 -f '^sleep 1000.5'")
     assert client.wait(command)["data"]["end"] == {"reason": "signal", "signal": 9}
-    # And one that dies of the session's limit is told so after the groups were made.
+    # A command that dies of the session's limit is still reported as such.
     eaten = client.exec("exec " + EAT.format(1000), timeout_sec=60)
     assert eaten["end"] == MEMORY
 
@@ -188,7 +190,7 @@ def test_a_kill_in_a_group_is_not_a_command_s(client):
 def test_what_a_limit_may_be(client):
     mark = nativelib.marker()
     for much in (512, 2048):
-        # The session has 512: this is its limit, and it needs no other.
+        # The session has 512 MiB: the limit is the session's, and needs no cgroup.
         pid = started(client, mark, "default", memory_mb=much)
         assert groups(client) == {} and not group_of(pid).startswith("p")
         stop(client)
@@ -208,7 +210,7 @@ def test_what_a_limit_may_be(client):
     await_groups(client, 0)
 
 
-def test_nobody_inside_holds_a_door(client):
+def test_nobody_inside_holds_a_cgroup_fd(client):
     """Neither the process, nor box-init once it is started, nor what is started later."""
     show = "ls -l /proc/self/fd /proc/1/fd 2>/dev/null | grep -c cgroup; id -u"
     shell(client, f"exec >&2; {show}", process="looks", memory_mb=64)
@@ -221,7 +223,7 @@ def test_nobody_inside_holds_a_door(client):
 
 
 def leaving(mark):
-    """A process that ends when its child has a session of its own."""
+    """A process that ends once its child has a session of its own."""
     child = f"sh -c ': >/tmp/{mark}; exec sleep {mark}'"
     return f"setsid {child} & until [ -e /tmp/{mark} ]; do sleep 0.05; done; exit 0"
 
@@ -236,7 +238,7 @@ def test_a_group_that_is_not_empty_goes_later(client):
     stop(client, "leaves")
     os.kill(left, signal.SIGKILL)
     await_groups(client, 0, seconds=15)
-    # And one that never is goes with its session.
+    # A cgroup that never becomes empty is removed with its session.
     mark = nativelib.marker()
     shell(client, leaving(mark), process="leaves", memory_mb=64)
     proclib.find_one(mark)
@@ -271,7 +273,7 @@ def test_it_holds_when_the_worker_is_killed(place):
         assert before["end"] == MEMORY
         started(client, marks[1], "plain")
         await_groups(client, 3)
-        # It dies of its limit while nobody is there to see it, or nearly so.
+        # It exceeds its limit while box-rpc is down, or nearly so.
         client.exec("touch /tmp/away")
         boxd.kill_worker()
         with boxd.web() as again:
@@ -323,7 +325,7 @@ def test_a_stop_under_way_goes_on(place):
 
 
 def test_boxes_without_limits():
-    """By the operator's word: then a process has none either, as its box."""
+    """The operator allows boxes without limits: then processes have none, either."""
     mode = "rootless"
     if nativelib.has_limits(mode):
         pytest.skip("an ordinary user has limits here")

@@ -1,5 +1,5 @@
-"""kill -9 of box-rpc with 20 managed processes and 5 relays: every process has its old pid, what
-nobody has read and how it ended, and every relay goes on where it was.
+"""kill -9 of box-rpc with 20 managed processes and 5 relays: every process keeps its pid, its
+unread output and its exit state, and every relay resumes where it was.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 class Quiet:
-    """One that has told its pid, and written what nobody reads until the end."""
+    """A process that has printed its pid, and output that nobody reads until the end."""
 
     def __init__(self, client, number):
         self.name, self.session = f"quiet{number}", f"s{number % 3}"
@@ -36,7 +36,7 @@ class Quiet:
         shell(client, script, env={"B": "", "A": "x"}, **self.where)
         self.pid = proclib.find_one(self.mark)
         self.inside = boxdlib.status_of(self.pid)["NSpid"].split()[-1]
-        # All of it is written when it has become a sleep, and soon known.
+        # It has printed everything when it becomes a sleep; the runtime knows soon after.
         boxdlib.wait_until(lambda: self.info(client)["stderr_preview"], 5, "its stderr is known")
         self.before = self.info(client)
         assert self.before["stderr_preview"] == f"err{number}\n"
@@ -70,7 +70,7 @@ class Lines:
         self.next = None
 
     def take(self, count):
-        """So many, and on until the runtime knows that we have some of them."""
+        """Reads so many, and on until the runtime has confirmed some of them."""
         while count > 0 or self.bare.pings < 2:
             count -= 1
             line = self.bare.recv().decode()
@@ -79,7 +79,7 @@ class Lines:
                 self.pid, self.next = line, 1
                 continue
             got = int(line)
-            # Contiguous on one connection; from what may be known already on the next.
+            # Contiguous on one connection; the next one may repeat unconfirmed lines.
             good = got <= self.last + 1 if self.next is None else got == self.next
             assert good, (got, self.last)
             self.next = got + 1
@@ -88,7 +88,7 @@ class Lines:
 
 
 def take_rest(bare, counter):
-    """What was on its way when the worker died."""
+    """What was in flight when the worker died."""
     with contextlib.suppress(Closed):
         while True:
             counter.take(bare)
@@ -137,7 +137,7 @@ def check_killed(place, rounds):
                     one.check(again)
                 check_ended(again, before)
                 assert again.ask("box_status")["managed_processes"] == 20
-        # Each counter told its pid once, at its beginning: they are the processes they were.
+        # Each counter printed its pid once, at the start: they are the original processes.
         for number, counter in enumerate(resumed):
             with counter.dial(boxd.port, f"c{number}", "s0") as bare:
                 target = counter.end + 20_000

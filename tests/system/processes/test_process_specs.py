@@ -1,5 +1,5 @@
-"""Specs of managed processes: what is taken as it is, what is refused by name, and that a refusal
-changes nothing for what runs.
+"""Specs of managed processes: what is accepted unchanged, what is refused with which error, and
+that a refusal does not affect running processes.
 """
 
 import pytest
@@ -21,7 +21,7 @@ def test_arguments_as_they_are(client):
     words = ["", " ", "a b", "ä", "'\"$x\\", "-n", "\n"]
     start(client, "sh", "-c", 'printf "[%s]" "$@" >&2', "name", *words)
     assert exited(client)["stderr_preview"] == "".join(f"[{word}]" for word in words)
-    # Together, command, args, env and cwd have a bound.
+    # Together, command, args, env and cwd have a limit.
     start(client, "sh", "-c", "printf %s ${#1} >&2", "name", "x" * 60_000)
     assert exited(client)["stderr_preview"] == "60000"
     data = {"session_id": "s", "spec": {"command": "echo", "args": ["x" * 132_000]}}
@@ -31,7 +31,7 @@ def test_arguments_as_they_are(client):
 
 @pytest.mark.parametrize("name", ["", " a ", "n" * 101, "\u754c" * 170, "a\tb", "Error: x", "..."])
 def test_ids_as_they_are(client, name):
-    """Whatever it was started as, it is found by it."""
+    """It can be found by this argument, whatever it was started as."""
     start(client, "sh", "-c", "echo here; exec cat", process=name)
     assert info(client, name)["process_id"] == name
     data = {"session_id": "s", "process_id": name, "wait_ms": 20_000}
@@ -69,7 +69,8 @@ BAD = [
 
 @pytest.mark.parametrize("member, value, text", BAD)
 def test_bad_specs(client, member, value, text):
-    """Refused by name, and what runs under that id goes on with whoever reads it."""
+    """Refused with its error; the process under that id keeps running, and its reader stays
+    attached."""
     start(client, "cat")
     with Relay(client.boxd) as relay:
         spec = {"command": "cat", member: value}
@@ -85,13 +86,13 @@ def test_bad_specs(client, member, value, text):
 
 
 def test_folders_that_lead_out_do_not(place, client):
-    """All paths are resolved in the box: above its root there is nothing."""
+    """All paths are resolved in the box; nothing is above its root."""
     here = str(place.programs)
     for cwd in ("/../../..", "/workspace/../../..", "/proc/self/cwd/../.."):
         shell(client, f"pwd >&2; ls -d {here} >&2", cwd=cwd)
         shown = exited(client)["stderr_preview"].splitlines()
         assert shown[0] == "/" and "No such file" in shown[1], cwd
-    # One that is on the host is not there, or is another folder of the same name.
+    # A host folder does not exist there, or is another one of the same name.
     shell(client, "ls -A >&2", cwd=f"/..{here}")
     assert "boxd" not in exited(client)["stderr_preview"]
     stop(client)
@@ -107,7 +108,7 @@ TOO_MUCH = {
 
 @pytest.mark.parametrize("what", TOO_MUCH)
 def test_one_that_is_too_large_stops_no_other(client, what):
-    """The process of that id goes on, with whoever reads it."""
+    """The process of that id keeps running, and its reader stays attached."""
     start(client, "cat")
     with Relay(client.boxd) as relay:
         spec = {"command": "cat", **TOO_MUCH[what]}

@@ -1,6 +1,7 @@
-"""Managed processes of native boxes: started, replaced, stopped, counted, and how they ended.
+"""Managed processes of native boxes: start, replace, stop, counts, and how they ended.
 
-The first half is carried out by the real clients over both carriers; the second looks closer.
+The first half runs the real clients over both transports, the second a test client that sees every
+field.
 """
 
 import datetime
@@ -98,7 +99,7 @@ def flow(request, flows):
     return flows.results(request.param)
 
 
-# By the real clients.
+# With the real clients.
 
 
 def test_started_and_found(flow):
@@ -196,7 +197,7 @@ def test_deleted_with_its_session(flow):
     assert flow.gave("last dead") == 0
 
 
-# Closer.
+# In detail, with a test client.
 
 
 @pytest.fixture(scope="module")
@@ -255,7 +256,7 @@ def test_stop_asks_first_and_kills_after_five_seconds(client):
     mark = nativelib.marker()
     deaf = f"trap '' TERM; touch /tmp/deaf; while :; do sleep 0.02; : {mark}; done; {mark}"
     shell(client, deaf)
-    # Its input is closed first: that is enough for a cat that does not mind TERM.
+    # Its input is closed first: that is enough for a cat that ignores SIGTERM.
     shell(client, "trap '' TERM; touch /tmp/cat; cat; exit 0", process="cat")
     there = "test -e /tmp/deaf -a -e /tmp/cat"
     boxdlib.wait_until(lambda: client.exec(there)["exit_code"] == 0, what="both run")
@@ -300,7 +301,7 @@ def test_children_go_with_it(client):
 
 
 def test_one_that_left_does_not_hold_the_end(client):
-    """It never stops to write into both pipes: box-init must not read for ever."""
+    """It writes into both pipes without pause: box-init must not read forever."""
     shell(client, "setsid sh -c 'yes & exec yes >&2' & sleep 0.3; exit 7")
     assert exited(client)["exit_code"] == 7
     assert client.exec("echo here")["stdout"] == "here"
@@ -312,7 +313,7 @@ def test_output_that_nobody_reads_blocks(client):
     time.sleep(0.5)
     assert info(client)["status"] == "running"
     assert client.exec("test -e /tmp/done")["exit_code"] == 1
-    # Of stderr there is no end to what is taken.
+    # stderr is read without limit.
     shell(client, "seq 1 1000000 >&2; exit 8", process="errors")
     assert exited(client, "errors")["exit_code"] == 8
     stop(client)
@@ -356,7 +357,7 @@ def test_capacity_retention_and_counts(place):
         for name in "123":
             start(client, "true", process=name, session="a")
             exited(client, name, "a")
-        # Two of those that have ended are kept.
+        # The last two ended processes are kept.
         boxdlib.wait_until(lambda: resources(client.boxd) == (2, 2), 5, "the oldest is forgotten")
         data = {"session_id": "a", "process_id": "1"}
         missing = client.fail("box_get_managed_process", data)
@@ -401,7 +402,7 @@ def test_a_client_that_goes_leaves_them(place):
 
 @parallellib.scene
 def test_cancelled_start_and_stop(place):
-    """Who asked is gone: a stop goes on, a replacement does not begin."""
+    """The client is gone: a stop continues, a replacement does not start."""
     mark = nativelib.marker()
     with nativelib.dialled(place) as client:
         deaf = "trap '' TERM; while :; do sleep 0.05; done"

@@ -1,7 +1,7 @@
 """The relay: stdin and stdout of a managed process over a WebSocket, as text.
 
-One message a line with the subprotocol `mcp`, text as it comes without; who is let in; and how it
-is closed.
+One message per line with the subprotocol `mcp`, text as it arrives without it; who is let in; and
+how it is closed.
 """
 
 import threading
@@ -32,7 +32,7 @@ def boxd(client):
     return client.boxd
 
 
-# What comes out.
+# Output.
 
 HOWEVER = r"""
 printf '{"a":1}\n{"b":2}\npart'; sleep 0.1; printf 'ial\n'
@@ -97,7 +97,7 @@ def test_a_message_of_16_mib_and_one_byte_more(client, boxd):
         assert (end.code, end.reason) == (1009, "message too large")
     with Relay(boxd) as relay:
         relay.send("still there")
-        # What was not confirmed comes again.
+        # Unconfirmed output is sent again.
         assert relay.recv() in ("small", "still there")
     stop(client)
 
@@ -127,7 +127,7 @@ def test_a_line_that_is_too_long_is_dropped(client, boxd):
 
 
 def test_a_line_that_is_too_long_as_text(client, boxd):
-    """Bytes that are no UTF-8 become three each: the message counts."""
+    """Invalid UTF-8 bytes become three bytes each: the size of the message counts."""
     third = MESSAGE_BYTES_MAX // 3
     bad = "head -c {} /dev/zero | tr '\\0' '\\377'"
     shell(client, f"{bad.format(third)}; echo x; {bad.format(third + 1)}; echo y; echo last; cat")
@@ -148,7 +148,8 @@ echo before; head -c 2000000 /dev/zero | tr '\0' x; echo; echo behind; exec cat
 
 
 def test_a_line_that_the_client_refuses_is_dropped(client, boxd):
-    """It closes with 1009 and would do so again: what comes behind would never be reached."""
+    """The relay closes with 1009, and would on every attempt: the output behind would never be
+    reached."""
     shell(client, REFUSED)
     with Relay(boxd, max_size=1 << 20) as relay:
         assert relay.recv() == "before"
@@ -177,7 +178,7 @@ def test_what_came_before_a_line_that_is_too_long_is_not_lost(client, boxd):
     stop(client)
 
 
-# What goes in.
+# Input.
 
 
 def test_every_message_is_written_with_a_line_end(client, boxd):
@@ -194,7 +195,7 @@ def test_every_message_is_written_with_a_line_end(client, boxd):
 
 
 def test_input_that_nobody_reads_waits(client, boxd):
-    """More than any buffer holds: the client has to wait, and its input is not lost."""
+    """More than all buffers hold: the client has to wait, and no input is lost."""
     shell(client, "while [ ! -e /tmp/go ]; do sleep 0.05; done; md5sum; rm /tmp/go")
     line = b"i" * 65535
     count = 400
@@ -210,7 +211,7 @@ def test_input_that_nobody_reads_waits(client, boxd):
 
 
 def test_many_requests_ahead_of_their_answers(client, boxd):
-    """A client that sends much before it reads its answers: neither side may wait for ever."""
+    """A client that sends much before it reads: neither side may wait forever."""
     start(client, "cat")
     line, count = b"q" * 4000, 3000
     with Bare(boxd.port) as bare:
@@ -242,7 +243,7 @@ def test_one_message_of_many_lines(client, boxd):
     stop(client)
 
 
-# Who is let in.
+# Access.
 
 
 def refused(boxd, where=None, without=(), **fields):
@@ -263,7 +264,7 @@ UNAUTHORIZED = (401, "Unauthorized")
 
 
 def test_refusals_in_their_order(place):
-    """Each request has all faults that come later in the order too."""
+    """Each request also has all faults that are checked later."""
     nowhere = path("p", "nosuch", workspace="other")
     with nativelib.dialled(place, token=TOKEN) as client:
         boxd = client.boxd
@@ -276,13 +277,13 @@ def test_refusals_in_their_order(place):
         for generation in ("", "0", "01", "+1", "1.0", "-1", "x", "9" * 30):
             got = refused(boxd, nowhere, X_LangBot_Placement_Generation=generation)
             assert got == UNAUTHORIZED, generation
-        # No generation was seen yet: the right one is not current either.
+        # No generation has been seen yet: even the right one is not current.
         assert refused(boxd, path("p")) == UNAUTHORIZED
         start(client, "cat", process="p")
         for generation in ("2", "1000"):
             got = refused(boxd, path("p"), X_LangBot_Placement_Generation=generation)
             assert got == UNAUTHORIZED
-        # The session of another placement, there or not.
+        # The session of another placement, existing or not.
         start(client, "cat", context=context("other"))
         for where in (path(workspace="other"), nowhere, path(session="")):
             assert refused(boxd, where)[0] in (401, 404), where
@@ -303,7 +304,7 @@ def test_refusals_in_their_order(place):
             "BoxManagedProcessConflictError",
             f"managed process over in session {session} is not running",
         )
-        # The fence has moved: the old placement is gone with all that was in it.
+        # A newer generation: the old placement is gone with everything in it.
         client.ask("box_status", context=context("ws1", 2))
         assert refused(boxd, path("p")) == UNAUTHORIZED
         assert refused(boxd, path("p"), X_LangBot_Placement_Generation="2") == UNAUTHORIZED
@@ -316,7 +317,7 @@ def test_a_relay_pins_no_instance(place):
             assert client.ask("__ping", context=None) == {}
 
 
-# How it is closed.
+# How relays are closed.
 
 
 def end_by_exit(client):
@@ -353,7 +354,7 @@ def test_closed_with_the_end_of_the_process(client, boxd, end, protocol):
     client.call("box_delete_session", {"session_id": "s"})
 
 
-def test_closed_when_the_fence_moves(place):
+def test_closed_by_a_newer_generation(place):
     with nativelib.dialled(place) as client:
         start(client, "cat")
         with Relay(client.boxd) as relay, Relay(client.boxd) as second:

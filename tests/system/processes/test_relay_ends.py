@@ -1,5 +1,5 @@
-"""The last output of a managed process, and output that makes no message: what a client has for sure
-is not given again, and nothing waits for what nobody will confirm.
+"""The last output of a managed process, and output that forms no message: confirmed output is not
+sent again, and nothing waits for a confirmation that cannot come.
 """
 
 import pytest
@@ -24,7 +24,7 @@ def boxd(client):
 
 
 def until_ping(bare):
-    """The lines before it, and its payload."""
+    """The lines before the last message, and its payload."""
     lines = []
     while True:
         opcode, _, payload = bare.recv_frame()
@@ -38,7 +38,7 @@ def test_many_empty_lines_behind_one_that_is_not_confirmed(client, boxd):
     with Bare(boxd.port) as bare:
         lines, payload = until_ping(bare)
         assert lines == ["a"]
-        # More than may be held comes before the pong.
+        # More output than the window arrives before the pong.
         assert client.exec("sleep 1; ls /tmp/written")["exit_code"] != 0
         bare.sock.sendall(rawlib.frame(payload, opcode=rawlib.PONG))
         lines, _ = until_ping(bare)

@@ -1,5 +1,5 @@
-"""What goes into a managed process over a relay: input that nobody reads while the client wants its
-pings answered, input behind its own end, and too much of it.
+"""Input of a managed process over a relay: pings are answered while nobody reads the input; input
+after the end of input; and too much input.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from relaylib import (
 
 MIB = 1 << 20
 AFTER_END = "input after its end"
-# A client that gives up when a ping is not answered at once: it is known after two seconds.
+# A client that closes when a ping is not answered in time, which shows after two seconds.
 ANXIOUS = {"ping_interval": 0.5, "ping_timeout": 1.5}
 ANXIOUS_SECONDS = 3
 WAITS = "while [ ! -e /tmp/go ]; do sleep 0.05; done; rm /tmp/go; "
@@ -65,7 +65,7 @@ def scenes(request, nothing_left):
 
 
 def lines_of(size):
-    """Lines that are `size` bytes with their ends, and what md5sum says of them."""
+    """Lines of `size` bytes including the newline, and their md5sum."""
     lines = [f"{number:08}".ljust(65535, "i") for number in range(size // 65536)]
     whole = "".join(line + "\n" for line in lines)
     return lines, hashlib.md5(whole.encode()).hexdigest()
@@ -74,7 +74,7 @@ def lines_of(size):
 @pytest.mark.parametrize("size", [MIB, 12 * MIB])
 @parallellib.scene
 def test_pings_are_answered_while_nobody_reads(client, boxd, size):
-    """Far more than a pipe holds, and the client is not given up by its own library."""
+    """Far more than a pipe holds, and the client's library does not close the connection."""
     shell(client, WAITS + f"head -c {size} | md5sum; exec cat")
     lines, sum_of_all = lines_of(size)
     with Relay(boxd, **ANXIOUS) as relay:
@@ -103,7 +103,7 @@ def test_pings_of_one_that_waits_for_its_turn(client, boxd):
 
 
 def test_an_asyncio_client_that_sends_more_than_can_wait(client, boxd):
-    """It is made to wait, loses nothing, and does not take the relay for dead."""
+    """The client has to wait, loses nothing, and does not take the relay for dead."""
     size = 40 * MIB
     shell(client, WAITS + f"head -c {size} | md5sum; exec cat")
     lines, sum_of_all = lines_of(size)
@@ -135,7 +135,7 @@ def test_an_asyncio_client_that_sends_more_than_can_wait(client, boxd):
 
 
 def test_a_client_that_waits_is_told_nothing_and_loses_nothing(client, boxd):
-    """The same on a bare socket: it blocks, and what was taken is the beginning of it all."""
+    """The same on a plain socket: it blocks, and what was taken is a prefix of the input."""
     size = 48 * MIB
     lines, sum_of_all = lines_of(size)
     shell(client, WAITS + f"head -c {size} | md5sum; exec cat")
@@ -162,7 +162,7 @@ def test_what_waits_goes_in_though_the_client_goes(client, boxd):
     with Relay(boxd) as relay:
         for line in lines:
             relay.send(line)
-        # Behind all of it: all was read.
+        # Comes after all input: all of it was read.
         assert relay.socket.ping().wait(10)
     with Relay(boxd, **ANXIOUS) as relay:
         assert relay.is_silent(ANXIOUS_SECONDS)
@@ -171,16 +171,16 @@ def test_what_waits_goes_in_though_the_client_goes(client, boxd):
     stop(client)
 
 
-# Its end.
+# End of input.
 
 
 def test_input_after_its_end(client, boxd):
-    """Refused by name; the process, the one that waits and the next one go on."""
+    """Refused with its error; the process, the waiting client and the next one continue."""
     shell(client, "cat; printf there; while [ ! -e /tmp/end ]; do sleep 0.02; done; rm /tmp/end")
     with V1(boxd, 0) as relay, V1(boxd, turn=False) as second:
         relay.say(DATA, 0, b"abc")
         relay.say(END, 3)
-        # Again, as one that resumes would, is no fault: nor is the same input.
+        # Repeating the end, as a client that resumes does, is no error; nor is repeated input.
         relay.say(END, 3)
         relay.say(DATA, 1, b"bc")
         assert relay.output(8) == b"abcthere"
@@ -191,7 +191,7 @@ def test_input_after_its_end(client, boxd):
         assert second.output(8) == b"abcthere"
         second.say(DATA, 2, b"cd")
         assert second.closed() == (1008, AFTER_END)
-    # By lines too: there is nobody that could read them.
+    # With lines, too, since the process cannot read any more.
     with Relay(boxd) as relay:
         relay.send("late")
         assert relay.rest()[1] == (1008, AFTER_END)
@@ -238,7 +238,7 @@ def test_the_end_is_known_to_the_next_worker(place):
 
 
 def test_input_for_one_that_has_ended(client, boxd):
-    """Its output is still read: what is sent to it is nobody's, and no fault."""
+    """Its output is still read; input sent to it is discarded without an error."""
     shell(client, "read go; seq -f %01000.0f 1 1000; exit 3")
     with V1(boxd, 0) as relay:
         relay.say(DATA, 0, b"go\n")
@@ -250,12 +250,13 @@ def test_input_for_one_that_has_ended(client, boxd):
     assert exited(client)["exit_code"] == 3
 
 
-# Too much.
+# Too much input.
 
 
 @pytest.mark.parametrize("protocol", ["mcp", "box.v1"])
 def test_a_message_that_is_too_long(client, boxd, protocol):
-    """One byte more than 16 MiB: refused before it is there; the process and the next one go on."""
+    """One byte more than 16 MiB is refused before it arrives; the process and the next client
+    continue."""
     start(client, "cat")
     with V1(boxd, 0) if protocol == "box.v1" else Bare(boxd.port) as relay:
         relay.send_raw(rawlib.frame(b"begun", opcode=rawlib.BINARY, declared=16 * MIB + 1))
@@ -268,7 +269,7 @@ def test_a_message_that_is_too_long(client, boxd, protocol):
         sender.start()
         got = 0
         while got < len(piece):
-            # What is confirmed makes room for more.
+            # Confirmed input makes room for more.
             got += len(relay.output(1))
             if not sender.is_alive():
                 relay.say(DONE, relay.first)

@@ -1,4 +1,4 @@
-"""Those who read a relay: one at a time, and one that does not read loses nothing."""
+"""Readers of a relay: one at a time, and a reader that does not read loses nothing."""
 
 import contextlib
 import time
@@ -31,7 +31,7 @@ def scenes(request, nothing_left):
         yield made
 
 
-# One at a time.
+# One reader at a time.
 
 
 def test_the_next_one_waits(client, boxd):
@@ -70,7 +70,7 @@ def test_what_came_while_nobody_was_attached(client, boxd):
     with Relay(boxd) as relay:
         assert relay.take(1000) == [str(number) for number in range(1, 1001)]
         assert relay.is_silent()
-        # Whole lines were confirmed; half a line waits for the next one.
+        # Whole lines were confirmed; half a line waits for the next reader.
     with Relay(boxd) as relay:
         relay.send("word")
         assert relay.take(2) == ["half", "word"]
@@ -90,7 +90,7 @@ def test_confirmed_lines_come_once_and_others_again(client, boxd):
         bare.break_off()
     with Relay(boxd) as relay:
         assert relay.take(10) == [str(number) for number in range(1, 11)]
-        # An answer behind the pongs of all before it.
+        # An answer after the pongs of all earlier pings.
         relay.send("x")
         assert relay.recv() == "x"
         relay.socket.ping().wait(5)
@@ -100,7 +100,7 @@ def test_confirmed_lines_come_once_and_others_again(client, boxd):
     stop(client)
 
 
-# Those who do not read.
+# Readers that do not read.
 
 
 def numbers(bare, count):
@@ -124,7 +124,7 @@ def test_a_reader_that_stops_blocks_the_process(client, boxd):
 
 @parallellib.scene
 def test_a_slow_reader_gets_all_after_the_exit(client, boxd):
-    """The process is long gone when the last of its output is read."""
+    """The process has ended long before the last of its output is read."""
     line, count = "s" * 1000, 6000
     shell(client, f"yes {line} | head -n {count}; exit 4")
     with Bare(boxd.port, sock=narrow(boxd)) as bare:

@@ -1,5 +1,5 @@
-"""Nothing is lost by a relay that breaks off: `box.v1` with its offsets, disconnects at random
-moments while a counter is printed, and the death of box-rpc under processes and relays.
+"""A relay that breaks off loses nothing: `box.v1` and its offsets, disconnects at random moments
+while a counter is printed, and the death of box-rpc under processes and relays.
 """
 
 import contextlib
@@ -77,7 +77,7 @@ def test_offsets_and_the_end(client, boxd):
 
 def test_a_signal_as_the_end(client, boxd):
     shell(client, "kill -9 $$")
-    # It may be over before anybody can attach.
+    # The process may have ended before anyone can attach.
     shell(client, "read x; kill -15 $$")
     with V1(boxd) as relay:
         relay.say(DATA, 0, b"\n")
@@ -97,8 +97,8 @@ def test_resumed_where_it_broke_off(client, boxd):
         relay.say(DATA, 0, b"x")
         relay.taken(1)
         relay.break_off()
-    # What was confirmed is gone, and so is what is before the beginning that was asked for; whoever
-    # asks for more than there is gets the end.
+    # Confirmed output is gone, and so is output before the requested offset; an offset beyond the
+    # end gives the end.
     for begin, first in ((0, 7), (7, 7), (UNCONFIRMED, 7), (9, 9), (0, 9), (11, 11), (10**15, 11)):
         with V1(boxd, begin) as relay:
             assert (relay.first, relay.next) == (first, 1), begin
@@ -203,8 +203,8 @@ def test_a_megabyte_is_sent_that_nobody_confirmed(client, boxd):
 
 @parallellib.scene
 def test_confirmed_before_it_is_sent_again(client, boxd):
-    """One that comes back has more than it had confirmed. It says so once, before that was sent again,
-    and gets all that is behind it."""
+    """A client that reconnects has received more than it had confirmed. It confirms that once,
+    before it is sent again, and gets everything after it."""
     shell(client, "head -c 5000000 /dev/zero")
     had = 0
     for _ in range(4):  # how much comes unconfirmed is not always the same
@@ -230,7 +230,7 @@ def test_confirmed_before_it_is_sent_again(client, boxd):
 
 
 def test_much_input_ahead_of_its_output(client, boxd):
-    """The client's confirmations are behind its own input: both ways must go on."""
+    """The client's confirmations wait behind its own input: both directions must make progress."""
     start(client, "cat")
     count, piece = 150, b"p" * 60_000
     with V1(boxd, 0) as relay:
@@ -250,7 +250,7 @@ def test_much_input_ahead_of_its_output(client, boxd):
 
 
 def check_resumed(client, boxd, times, dice):
-    """Not one line lost, none doubled."""
+    """No line is lost, none comes twice."""
     shell(client, COUNTER)
     whole = Resuming()
     for turn in range(times):
@@ -261,7 +261,7 @@ def check_resumed(client, boxd, times, dice):
                 if dice.random() < 0.5:
                     whole.confirm(bare)
             if dice.random() < 0.3:
-                # In the middle of a frame: what was read of it is thrown away.
+                # In the middle of a frame: the partial frame is discarded.
                 bare.sock.recv(dice.randrange(1, 5000))
         bare.break_off() if dice.random() < 0.8 else bare.close()
         if turn % 97 == 0:
@@ -278,7 +278,7 @@ def check_resumed(client, boxd, times, dice):
 
 
 def check_lines(client, boxd, times, dice):
-    """None lost; what was not confirmed comes again."""
+    """No line is lost; unconfirmed lines come again."""
     shell(client, COUNTER)
     last = 0
     repeated = 0
@@ -320,11 +320,12 @@ def test_10000_disconnects(client, boxd, check):
     check(client, boxd, LONG, random.Random())
 
 
-# The death of box-rpc.
+# box-rpc dies.
 
 
 def test_output_of_a_process_that_was_silent_when_the_worker_died(place):
-    """The predecessor's relay let output come: what comes now is nobody's, and waits."""
+    """The predecessor's relay had opened a window: output that arrives now has no reader, and
+    waits."""
     with nativelib.dialled(place) as client:
         boxd = client.boxd
         shell(client, "while [ ! -e /tmp/go ]; do sleep 0.02; done; seq 1 5; exec cat")
@@ -384,14 +385,14 @@ def test_a_stop_is_finished_though_the_worker_dies(place):
             assert info(again)["status"] == "running"
 
 
-# Half-open peers, and those that only wait.
+# Half-open and idle peers.
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_who_waits_is_not_taken_for_gone(client, boxd):
-    """Longer than a peer may be silent: one that waits for its turn, one that is not read because
-    nobody takes its input, and one that answers no ping."""
+    """Silent for longer than a peer may be: one that waits for its turn, one that is not read
+    because nobody takes its input, and one that answers no ping."""
     start(client, "cat")
     start(client, "sleep", "1000", process="deaf")
     begun = time.monotonic()
@@ -403,7 +404,7 @@ def test_who_waits_is_not_taken_for_gone(client, boxd):
                 first.send("tick")
                 assert first.recv() == "tick"
                 time.sleep(1)
-            # What it was sent, and then nothing: nobody waits for a close of it.
+            # It gets its pending output and nothing else: nobody waits for its close.
             assert silent.wait_closed(1).code is None
             assert second.is_silent(0.1)
             first.socket.close()

@@ -1,5 +1,6 @@
-"""Readers that take 64 KiB a second and then all: the runtime holds little for them, others are
-served as before, and every byte arrives. On a release build: sanitizers have a memory of their own.
+"""Readers that take 64 KiB a second and then everything: the runtime buffers little for them,
+others are served as before, and every byte arrives. On a release build, because sanitizers use
+memory of their own.
 """
 
 import contextlib
@@ -26,14 +27,14 @@ from relaylib import shell, stop
 LINE_BYTES = 1000
 RATE_BYTES = 64 * 1024
 MIB = 1 << 20
-# What may be held for one reader: in box-rpc 256 KiB that wait for the client, as much on its way
-# from the box, and what sockets and the allocator add; in box-init 1 MiB that nobody has confirmed
-# and a window beyond it, in a ring that is a power of two. Of boxd there is nothing that a reader
-# could make larger.
+# The maximum buffered for one reader: in box-rpc 256 KiB that wait for the client, as much in
+# flight from the box, and overhead of sockets and the allocator; in box-init 1 MiB of unconfirmed
+# output and a window beyond it, in a ring whose size is a power of two. Nothing in boxd depends on
+# readers.
 RPC_BYTES_PER_READER = 3 * MIB // 2
 INIT_BYTES_PER_READER = 9 * MIB // 4
 KEEPER_BYTES = 4 * MIB
-# The box as a whole: its processes beside that, each with its pages.
+# The box as a whole: also its processes with their pages.
 BOX_BYTES_PER_READER = 4 * MIB
 LATENCY_TIMES = 2
 
@@ -56,7 +57,7 @@ def pss_bytes(pid):
 
 
 def group_bytes(pid):
-    """What the memory group of a box holds, its page cache left out; None without one."""
+    """The memory charged to a box's cgroup, without page cache; None without a cgroup."""
     for line in pathlib.Path(f"/proc/{pid}/cgroup").read_text().splitlines():
         _, controllers, group = line.split(":", 2)
         for top, name in (
@@ -70,7 +71,7 @@ def group_bytes(pid):
 
 
 class Watch:
-    """The largest that each has been, sampled by a thread."""
+    """The maximum of each, sampled by a thread."""
 
     def __init__(self, boxd, init, mode):
         self.pids = {"box-rpc": boxd.worker, "boxd": boxd.pid, "box-init": init}
@@ -119,7 +120,7 @@ class Times:
         self.ws.call("box_exec", self.command, self.ctx)
 
     def time(self, *request):
-        """In microseconds."""
+        """Times in microseconds."""
         begun = time.perf_counter_ns()
         self.ws.call(*request)
         return (time.perf_counter_ns() - begun) / 1000
@@ -142,14 +143,14 @@ def shown(times):
 
 
 def check_latency(before, slow, after):
-    """Against the slower of what was before and after: the machine has other work too."""
+    """Compared with the slower of before and after, since the host has other work, too."""
     for name in before:
         was = max(percentile(before[name], 0.5), percentile(after[name], 0.5))
         now = percentile(slow[name], 0.5)
         assert now <= LATENCY_TIMES * was, f"{name}: {was:.0f} us before, {now:.0f} us meanwhile"
 
 
-# All of it.
+# Everything together.
 
 
 def find_init(client):
@@ -160,7 +161,7 @@ def find_init(client):
 
 
 def start_writers(client, count, size):
-    """Each writes `size` bytes of numbered lines; the MD5 of them."""
+    """Each writes `size` bytes of numbered lines; their MD5."""
     lines = size // LINE_BYTES
     for number in range(count):
         shell(client, f"exec seq -f %0{LINE_BYTES - 1}.0f 1 {lines}", process=f"p{number}")
@@ -171,7 +172,7 @@ def start_writers(client, count, size):
 
 
 def check_slow(place, count, seconds, size, alone):
-    """`alone` is for how many seconds times are taken before and after."""
+    """`alone`: for how many seconds times are measured before and after."""
     with nativelib.dialled(place) as client:
         boxd = client.boxd
         client.ask("box_create_session", {"session_id": "s", "pids_limit": 128})
@@ -202,7 +203,7 @@ def check_slow(place, count, seconds, size, alone):
         print(f"after {shown(after)}; the rest in {took:.1f} s")
         for early, got, sum_of_all in found:
             assert got == size and sum_of_all == md5
-            # Slow, and not stopped.
+            # Slow, but not stopped.
             assert RATE_BYTES * seconds / 2 < early < RATE_BYTES * seconds * 1.2 + MIB
         assert grown["box-rpc"] < count * RPC_BYTES_PER_READER
         assert grown["box-init"] < count * INIT_BYTES_PER_READER

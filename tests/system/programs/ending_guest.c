@@ -1,5 +1,5 @@
-/* PID 1 of a guest that says it is ready and ends with the first packet after the question for its
- * time: MODE says how. */
+/* PID 1 of a guest that reports itself ready, and ends at the first packet after the request for
+ * its clock: MODE says how. */
 #include <fcntl.h>
 #include <linux/vm_sockets.h>
 #include <sys/reboot.h>
@@ -9,14 +9,15 @@
 
 #include "protocol/microvm.h"
 
-#define PANIC 1 /* by taking all memory: there is nobody else to kill */
+#define PANIC 1 /* by using up all memory: there is no other process to kill */
 #define REBOOT 2
-#define EXIT 3  /* as its PID 1: this kernel reboots then */
+#define EXIT 3  /* as PID 1: this kernel reboots then */
 #define CLOSE 4 /* only the connection */
 
 static char packet[BOX_INIT_PACKET_MAX];
 
-/* As box-init does: what a kernel says that panics has to get out. There is no folder for a /proc. */
+/* As box-init does: the messages of a panicking kernel must be printed. There is no mount point for
+ * /proc. */
 static void wait_after_panic(void)
 {
 	long made = syscall(SYS_fsopen, "proc", 0);

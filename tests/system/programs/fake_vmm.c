@@ -1,7 +1,8 @@
-/* A box-vmm without a machine: it pivots into its jail, says that its guest is ready, and answers every
- * command with what it sees around it. So boxd's half of a microVM is tried where no guest boots.
+/* A box-vmm that boots no guest: it pivots into its jail, reports its guest ready, and answers
+ * every command with a description of its surroundings. It tests boxd's part of microVMs on hosts
+ * that cannot boot a guest.
  *
- * How it behaves before it is ready is in the file `boot` of the workspace. */
+ * The file `boot` of the workspace says how it behaves before it is ready. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -46,7 +47,7 @@ static _Noreturn void fail(uint32_t step, const char *text)
 	_exit(1);
 }
 
-/* Which fds it was started with, and what they are. */
+/* The fds it was started with, and what they are. */
 static void see_fds(void)
 {
 	for (int fd = 0; fd < 64; fd++) {

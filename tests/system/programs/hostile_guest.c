@@ -1,5 +1,5 @@
-/* PID 1 of a guest in an attacker's hands. What it does is the name of the box's workspace
- * (`modes`); no command is ever run. */
+/* A hostile PID 1 of a guest. The name of the box's workspace says what it does (`modes`); it never
+ * runs a command. */
 #include <fcntl.h>
 #include <linux/vm_sockets.h>
 #include <stdint.h>
@@ -56,7 +56,7 @@ static void hear(void *bytes, size_t size)
 	}
 }
 
-/* The id of the first command that comes. */
+/* The id of the first command that arrives. */
 static uint32_t await_command(void)
 {
 	struct box_init_header header = {0};
@@ -78,7 +78,7 @@ static void do_reboot(void)
 	(void)reboot(RB_AUTOBOOT);
 }
 
-/* The machine goes off, and nobody is told. */
+/* Powers off without telling anyone. */
 static void do_halt(void)
 {
 	(void)reboot(RB_POWER_OFF);
@@ -99,7 +99,7 @@ static void do_nonsense(void)
 	say(packet, sizeof(packet));
 }
 
-/* From here on it has been believed once. */
+/* From here on its ready report has been accepted. */
 
 static void do_later(void)
 {
@@ -109,7 +109,7 @@ static void do_later(void)
 	say(packet, sizeof(packet));
 }
 
-/* Well-formed, and without end. */
+/* Well-formed, and endless. */
 static void do_flood(void)
 {
 	report();

@@ -1,7 +1,6 @@
-/* A box-init in an attacker's hands: it says that it is ready and then does what the command names.
+/* A hostile box-init: it reports itself ready and then does what the command names (`modes`).
  *
- * `modes` is the list of what it can do. How it behaves before it is ready is in /workspace/boot.
- * No command is ever run. */
+ * The file /workspace/boot says how it behaves before it is ready. It never runs a command. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mount.h>
@@ -175,7 +174,7 @@ static void do_reset(uint32_t id)
 	do_good(id);
 }
 
-/* What was not asked for, and numbers that cannot be. */
+/* Unrequested packets, and impossible numbers. */
 static void do_taken(uint32_t id)
 {
 	uint64_t most = UINT64_MAX;
@@ -195,7 +194,7 @@ static void do_boast(uint32_t id)
 	send_kind(BOX_INIT_EXIT, id, &body, sizeof(body));
 }
 
-/* A failure with a mount that the command does not have. */
+/* A failure of a mount that the command does not have. */
 static void do_mount(uint32_t id)
 {
 	struct box_init_exit body = {.end = BOX_INIT_END_FAILED,
@@ -205,7 +204,7 @@ static void do_mount(uint32_t id)
 	send_kind(BOX_INIT_EXIT, id, &body, sizeof(body));
 }
 
-/* Fds that nobody asked for. */
+/* Fds that nobody requested. */
 static void do_fds(uint32_t id)
 {
 	union {
@@ -298,7 +297,7 @@ static void take(const char *bytes, size_t size)
 	obey(header.id, command);
 }
 
-/* As the real one does: the workspace, if there is one, comes with the order. */
+/* As the real one does: a workspace, if there is one, comes with the order. */
 static void await_order(void)
 {
 	union {
@@ -312,7 +311,7 @@ static void await_order(void)
 		.msg_iovlen = 1,
 		.msg_control = control.bytes,
 		.msg_controllen = sizeof(control.bytes)};
-	if (prctl(PR_SET_NAME, "box-blank") < 0 ||
+	if (prctl(PR_SET_NAME, "box-warm") < 0 ||
 		recvmsg(BOX_INIT_ORDER_FD, &message, MSG_CMSG_CLOEXEC) != 1 ||
 		prctl(PR_SET_NAME, "box-init") < 0) {
 		_exit(1);

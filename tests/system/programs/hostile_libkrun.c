@@ -1,6 +1,6 @@
-/* A libkrun in an attacker's hands: in place of a guest it runs what somebody would who has taken over
- * the machine's process. It tells on the console what it has and what it got, then it ends. In a trial,
- * which has no share, it does as a good guest would. libkrunfw is in it too. */
+/* A hostile libkrun: instead of a guest it runs what an attacker would who has taken over the
+ * process of the virtual machine, prints on the console what it has and what it got, and ends. In a
+ * probe, which has no share, it behaves as a good guest. Also in place of libkrunfw. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -84,7 +84,7 @@ static bool get_share(void)
 	return is_writable("/share") || is_writable("/share/trees");
 }
 
-/* Nothing of that name is there; but where it may never be, that is not even looked at. */
+/* That name must not exist; where it can never exist, that is not checked. */
 static bool get_set_id(void)
 {
 	const char *path = "/share/none";
@@ -108,7 +108,7 @@ static bool get_capabilities(void)
 	return syscall(SYS_capget, &header, sets) < 0 || sets[0].permitted || sets[1].permitted;
 }
 
-/* Beside 0, 1 and 2 there is libkrun's log alone. */
+/* The only fd besides 0, 1 and 2 is libkrun's log. */
 static bool get_fds(void)
 {
 	int count = 0;
@@ -221,7 +221,7 @@ static const struct {
 
 static void attack(void)
 {
-	/* That it can look at all: what is its own it must have. */
+	/* Checks that the probe works: its own files must be found. */
 	int kvm = open("/dev/kvm", O_RDWR | O_CLOEXEC);
 	int machine = ioctl(kvm, KVM_CREATE_VM, 0);
 	bool files = opens("/share/trees/usr/bin", O_RDONLY | O_DIRECTORY);
@@ -248,7 +248,7 @@ static void report_ready(void)
 	(void)snprintf(address.sun_path, sizeof(address.sun_path), "%.100s", socket_path);
 	if (connect(sock, (struct sockaddr *)&address, sizeof(address)) == 0 &&
 		write(sock, &ready, sizeof(ready)) > 0) {
-		(void)!read(sock, &ready, sizeof(ready)); /* until it was heard */
+		(void)!read(sock, &ready, sizeof(ready)); /* until it was received */
 	}
 }
 

@@ -1,6 +1,6 @@
-/* What netinside.py asks and answers, for guests in which an interpreter takes long to start:
- * `netprobe ask SECONDS TARGET...` prints a line for each ADDRESS:PORT, all asked at once, each for so
- * long at most; `netprobe serve PORT LABEL` is there when it returns. */
+/* The requests and servers of netinside.py in C, for guests in which an interpreter starts slowly:
+ * `netprobe ask SECONDS TARGET...` prints a line for each ADDRESS:PORT, all asked at once, each
+ * with that timeout; `netprobe serve PORT LABEL` is listening when it returns. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>

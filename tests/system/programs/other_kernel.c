@@ -1,5 +1,5 @@
-/* A libkrunfw that keeps its promise in form alone: what it gives for a kernel is no instruction,
- * so that the guest ends at its first. */
+/* A libkrunfw with the right interface and no kernel: its image is not a valid instruction, so the
+ * guest ends at once. */
 #include <stddef.h>
 
 #define HERE 0x1000000

@@ -1,9 +1,8 @@
-/* Swaps host folders under the feet of a runtime that mounts them.
+/* Swaps host folders while a runtime mounts them.
  *
- * swap_racer ARENA VICTIM. In ARENA a real tree `top/mid/leaf` is what boxes are asked to mount.
- * Again and again one of its three names becomes something else and then itself again, without a
- * moment in which it is missing; or it is missing for a moment, so that the runtime makes it. Runs
- * until its stdin ends, and prints how many turns it took. */
+ * swap_racer ARENA VICTIM. In ARENA, boxes are asked to mount the real tree `top/mid/leaf`. In a
+ * loop one of its three names is atomically replaced and put back, or it is missing for a moment,
+ * so that the runtime creates it. Runs until its stdin ends, and prints how many rounds it made. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -35,7 +34,7 @@ static void die(const char *what)
 	exit(1);
 }
 
-/* Where the lures for name `i` wait: beside the tree, so that a rename is enough. */
+/* Where the replacements for name `i` wait: beside the tree, so that a rename is enough. */
 static void lure_name(char name[PATH_MAX], int i, int kind)
 {
 	(void)snprintf(name, PATH_MAX, "lures/%d-%d", i, kind);
@@ -53,10 +52,10 @@ static void make_link(const char *to, int i, int kind)
 enum lure {
 	TO_ETC,
 	TO_VICTIM,
-	TO_SAME_NAME, /* so that the rest of the path is there, too */
-	TO_MISSING,   /* to be made in the victim by who follows it */
+	TO_SAME_NAME, /* so that the rest of the path exists, too */
+	TO_MISSING,   /* would be created in the victim by a runtime that follows it */
 	REAL_FOLDER,
-	NOTHING, /* the name is away */
+	NOTHING, /* the name is missing */
 	LURES_
 };
 
@@ -80,8 +79,8 @@ static void make_lures(const char *victim)
 	}
 }
 
-/* The folder that a name of ours is in, by names that are no links: the racer itself never moves
- * anything of the victim's. */
+/* The parent folder of a name, by path components that are not links: the racer itself never moves
+ * files of the victim. */
 static int open_parent(int arena, int i)
 {
 	int fd = openat(arena, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -109,7 +108,7 @@ static void linger(void)
 {
 	for (volatile uint32_t spin = dice() % 20000; spin > 0; spin--) {
 	}
-	/* Now and then it stays: then it is a plain refusal. */
+	/* Sometimes it stays: then a plain refusal is expected. */
 	if (dice() % 64 == 0) {
 		(void)usleep(dice() % 3000);
 	}
@@ -129,7 +128,7 @@ static void exchange(int arena, int i, int kind)
 	(void)close(parent);
 }
 
-/* What the runtime made meanwhile is put aside. */
+/* Folders that the runtime created meanwhile are moved away. */
 static void take_away(int arena, int i)
 {
 	static unsigned made;

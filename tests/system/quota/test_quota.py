@@ -1,4 +1,4 @@
-"""workspace_quota_mb holds: in a workspace of the box's own, and in a tenant's folder."""
+"""workspace_quota_mb holds, in a workspace of the box's own and in a tenant's folder."""
 
 import os
 import pathlib
@@ -47,7 +47,7 @@ def place_alone():
 
 
 def fill(client, session, name="big", **spec):
-    """Writes until it cannot; how much went in."""
+    """Writes until it fails; returns how much was written."""
     result = client.exec(FILL.format(name, name), session, 60, timeout_sec=50, **spec)
     assert any(text in result["stdout"] for text in FULL), result
     return int(result["stdout"].split()[-1]), result
@@ -85,7 +85,7 @@ def test_no_quota_no_member(client):
 
 
 def test_memory_bounds_a_larger_quota(client):
-    """It is the box's memory that is filled: half of it at most."""
+    """The box's memory is filled: half of it at most."""
     result = client.exec("true", "large", workspace_quota_mb=4096, memory_mb=64)
     assert result["workspace"]["quota_mb"] == 4096
     assert result["workspace"]["size_bytes"] == 32 * MIB
@@ -102,11 +102,11 @@ def test_streams_tell_it_too(client):
     assert last["event"] == "exit" and last["workspace"]["size_bytes"] == 2 * MIB
 
 
-# -- a folder of the host
+# -- a host folder
 
 
 def test_folder_is_held(place):
-    """By bytes and by files; the neighbour and the host go on as before."""
+    """Limits of bytes and of files; the neighbour and the host are not affected."""
     one, two = place.tenants / "one", place.tenants / "two"
     spec = {"host_path": str(one), "workspace_quota_mb": 16}
     with nativelib.dialled(place) as client:
@@ -128,12 +128,12 @@ def test_folder_is_held(place):
         assert FULL[0] in counted["stdout"], counted
         assert 12000 < int(counted["stdout"].split()[-1]) <= 12400
         assert counted["workspace"]["full"] is True
-    # The host's own file system holds no more of it than that.
+    # The host's own file system holds no more of it.
     assert os.stat(quotalib.image(one)).st_blocks * 512 < 24 * MIB
 
 
 def test_a_mount_root_that_has_a_quota_is_measured(place):
-    """Its image is mounted over the folder that boxd holds: who measures it sees the same."""
+    """Its image is mounted over the folder that boxd holds: a measurement sees the same."""
     root = quotalib.tenant(place, "root")
     place.config.write_text(f'local: {{allowed_mount_roots: ["{root}"]}}\n')
     name = clientlib.physical("", "ws1").rsplit("-g", 1)[0]
@@ -157,7 +157,7 @@ def test_both_sides_see_one_folder(place):
         (folder / "inbox" / "a.txt").write_text("attached")
         assert client.exec("cat inbox/a.txt", "s1", **spec)["stdout"] == "attached"
         assert client.exec("cat inbox/a.txt outbox/r", "s2", **spec)["stdout"] == "attachedmade"
-        # The host meets the same end.
+        # The host runs into the same limit.
         assert quotalib.fill(folder / "big") >= 7 * MIB
         assert client.exec("true", "s2", **spec)["workspace"]["full"] is True
         attributes = subprocess.run(
@@ -168,7 +168,7 @@ def test_both_sides_see_one_folder(place):
 
 
 def test_mounts_that_do_not_spread(place_alone):
-    """boxd and the host each have the mount then; a second boxd finds what the first has done."""
+    """boxd and the host each have the mount then; a second boxd recognizes it."""
     folder = place_alone.tenants / "a"
     spec = {"host_path": str(folder), "workspace_quota_mb": 8}
     with nativelib.dialled(place_alone) as first, nativelib.dialled(place_alone) as second:
@@ -182,8 +182,8 @@ def test_mounts_that_do_not_spread(place_alone):
 
 
 def test_volume_of_a_container(place):
-    """Who else has the volume would not see what is mounted over a folder of it, unless it spreads.
-    On stdio there is nobody else."""
+    """Another user of the volume does not see what is mounted over a folder of it, unless mounts
+    propagate. On stdio there is no other user."""
     folder = quotalib.tenant(place, "a")
     data = {"cmd": "echo x >f", "session_id": "s", "host_path": str(folder)}
     with quotalib.in_container(place) as options, nativelib.dialled(place, **options) as client:
@@ -200,7 +200,8 @@ def test_volume_of_a_container(place):
 
 @pytest.mark.parametrize("how", ("clean", "killed", "unmounted"))
 def test_files_stay_when_boxd_ends(place, how):
-    """After a reboot the mount is gone, and what the host wrote meanwhile comes along."""
+    """After a reboot the mount is gone; files that the host wrote meanwhile are copied into the
+    image."""
     folder = place.tenants / "a"
     spec = {"host_path": str(folder), "workspace_quota_mb": 8}
     boxd = place.start()
@@ -225,14 +226,14 @@ def test_files_stay_when_boxd_ends(place, how):
         told = client.exec("cat f g; cat d/h 2>/dev/null; echo more >>f", "again", **spec)
         middle = "new\nwritten between" if how == "unmounted" else "old"
         assert told["stdout"] == f"kept\n{middle}"
-        # A session without a quota has the same files.
+        # A session without a quota sees the same files.
         plain = client.exec("cat f", "plain", host_path=str(folder))
         assert plain["stdout"] == "kept\nmore" and "workspace" not in plain
     assert len(quotalib.loops(place.folder)) == 1
 
 
 def test_unmounted_image_is_mounted_for_every_session(place):
-    """Also for one without a quota: what is under the mount is not the folder's content."""
+    """Also for a session without a quota: files under the mount do not belong to the folder."""
     folder = place.tenants / "a"
     with nativelib.dialled(place) as client:
         client.exec("echo kept >f", "s", host_path=str(folder), workspace_quota_mb=8)
@@ -247,7 +248,7 @@ def test_unmounted_image_is_mounted_for_every_session(place):
 
 
 def furnish(folder):
-    """Of everything that a folder can have."""
+    """All types of files are kept."""
     folder.mkdir()
     (folder / "deep" / "er").mkdir(parents=True)
     (folder / "deep" / "er" / "f").write_bytes(os.urandom(300000))
@@ -287,7 +288,7 @@ def test_what_is_there_moves_in(place):
 
 
 def test_too_much_is_refused(place):
-    """And left as it was."""
+    """And the folder is unchanged."""
     folder = place.tenants / "a"
     folder.mkdir()
     (folder / "big").write_bytes(bytes(12 * MIB))
@@ -334,7 +335,7 @@ def test_quota_grows_while_it_is_used(place):
 
 
 def test_quota_grows_between_uses(place):
-    """And does not shrink."""
+    """And the image does not shrink."""
     folder = place.tenants / "a"
     path = {"host_path": str(folder)}
     with nativelib.dialled(place) as client:
@@ -377,7 +378,7 @@ def test_read_only_needs_none(place):
 
 
 def test_store_is_nobody_s(place):
-    """Nor a box's that has the folder above it."""
+    """Nor a session that has the folder above it."""
     folder = place.tenants / "a"
     with nativelib.dialled(place) as client:
         client.exec("echo x >f", "s", host_path=str(folder), workspace_quota_mb=8)
@@ -415,7 +416,7 @@ def test_strange_store_is_refused(place):
 
 
 def test_many_at_once(place):
-    """Several sessions of several tenants, all for the first time."""
+    """Several sessions of several tenants, each the first of its folder."""
     with nativelib.dialled(place) as client:
         started = [
             client.start(
@@ -440,7 +441,7 @@ def test_many_at_once(place):
 
 
 def test_killed_while_it_is_made(place):
-    """boxd and all it has started die at some moment: the folder has afterwards what it had."""
+    """boxd and all its children are killed at any moment: afterwards the folder has the same files."""
     for number in range(12):
         folder = place.tenants / f"k{number}"
         furnish(folder)
@@ -491,7 +492,7 @@ def test_rootless_degraded_says_so():
 
 
 def test_without_mkfs_it_is_refused(place):
-    """An empty file in its place, for boxd alone."""
+    """An empty file in its place, for boxd only."""
     if not shutil.which("unshare"):
         pytest.skip("not here: unshare")
     hide = "mount --bind /dev/null /usr/sbin/mkfs.ext4 && exec \"$@\""

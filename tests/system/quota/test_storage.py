@@ -1,4 +1,4 @@
-"""box_get_storage_analysis: what the folder and the boxes of a workspace hold.
+"""box_get_storage_analysis: how much the folder and the boxes of a workspace hold.
 
 Measured from outside, whatever the boxes do meanwhile. As root and as an ordinary user.
 """
@@ -37,7 +37,7 @@ from storagelib import (  # noqa: F401
 
 
 def test_without_a_workspace_and_sessions(client):
-    """On both carriers, with nothing configured."""
+    """Over both transports, without configuration."""
     assert client.ask(ACTION) == {
         "size_bytes": 0,
         "directories": [],
@@ -58,7 +58,7 @@ def test_backend_that_measures_nothing(dial):
 
 
 def test_empty_workspace(box):
-    """The folder of a workspace comes to be with its first file."""
+    """The folder of a workspace is created with its first file."""
     answer = analyse(box)
     top = str(tenant(box.place))
     paths = [one["path"] for one in answer["directories"].values()]
@@ -68,7 +68,7 @@ def test_empty_workspace(box):
 
 
 def test_no_default_workspace_any_more(box):
-    """What was made at first may be gone, or be something else."""
+    """The folder that was created first may be gone, or be something else."""
     (box.place.work / "default").rmdir()
     assert analyse(box)["directories"] == {}
     box.place.write(box.place.work / "default", "text")
@@ -96,7 +96,7 @@ def test_folder(box):
 
 
 def test_folder_behind_links(box):
-    """Neither the folder nor what leads to it from the default workspace may be a link."""
+    """Neither the folder nor any folder on the way from the default workspace may be a link."""
     real = box.place.make("elsewhere")
     (real / "secret").write_text("x" * 500)
     top = tenant(box.place)
@@ -142,7 +142,7 @@ def test_new_box(box):
 
 
 def test_workspace_of_the_host_counts_as_folder(box):
-    """And so does what such a folder hides."""
+    """And so does what such a mount hides."""
     top = make_tenant(box.place, {"inbox/a": 30})
     write = "head -c 5000 /dev/zero >"
     run(box, f"{write}/workspace/b; {write}/tmp/c", "plain", host_path=str(top))
@@ -185,11 +185,11 @@ def test_nothing_is_counted_twice(box, mount_path, expected):
     assert answer["size_bytes"] == pages(9000, 7000, 5000)
 
 
-# What boxes may try.
+# Hostile boxes.
 
 
 def test_sizes_that_are_not_there(box):
-    """Holes take no blocks; one file under many names is one file."""
+    """Holes take no blocks; hard links count once."""
     run(
         box,
         "mkdir ~/.cache; cd ~/.cache; truncate -s 1T hole; head -c 1000000 /dev/zero >file;"
@@ -211,7 +211,7 @@ def test_cache_that_is_none(box):
 
 
 def test_busy_sessions_are_measured(box):
-    """Neither a command under way nor a stopped process keeps anyone waiting."""
+    """Neither a running command nor a stopped process delays the answer."""
     busy = [
         box.start("box_exec", {"cmd": "echo x >/tmp/x; kill -STOP 0; sleep 60", "session_id": "a"}),
         box.start("box_exec", {"cmd": "echo x >/tmp/x; while :; do :; done", "session_id": "b"}),
@@ -225,7 +225,7 @@ def test_busy_sessions_are_measured(box):
         box.ask("box_delete_session", {"session_id": session})
 
 
-# Folders become links and links folders, in all three places at once.
+# Folders and links replace each other, in all three places at once.
 SWAP = r"""
 import os
 for top in ("/tmp", os.path.expanduser("~/.cache"), "/workspace"):
@@ -247,7 +247,7 @@ while True:
 
 
 def test_swapped_folders(box):
-    """Measured 200 times while the box swaps folders for links out of it."""
+    """Measured 200 times while the box replaces folders by links to the outside."""
     run(box, f"cat >/workspace/swap.py <<'END'\n{SWAP}\nEND\nmkdir ~/.cache")
     swap = {"cmd": "python3 /workspace/swap.py", "session_id": "s", "timeout_sec": 100}
     seq = box.start("box_exec", swap)
@@ -262,7 +262,7 @@ def test_swapped_folders(box):
 
 
 def test_swapped_host_folder(box):
-    """The same in the folder of the workspace, where a box may write."""
+    """The same in the workspace's folder, where a box may write."""
     top = make_tenant(box.place, {"inbox/a/b/file": 3000, "inbox/c": 20})
     names = "inbox/a inbox inbox/a/b"
     loop = (
@@ -276,14 +276,14 @@ def test_swapped_host_folder(box):
     boxdlib.wait_running(box)
     for _ in range(200):
         exists, size, files, errors = numbers(analyse(box), "workspace")
-        # Twice, when it was moved from behind to before the walk.
+        # A folder that moves during the walk may count twice.
         assert exists and size <= 2 * 3100 and files <= 8 and errors == 0
     assert not box.has_answer(seq)
     box.ask("box_delete_session", {"session_id": "s"})
 
 
 def test_boxes_that_end_meanwhile(box):
-    """Every answer is complete: a box is measured, or counted as one that could not be."""
+    """Every answer is complete: each box is either measured, or counted as one that could not be."""
     for _ in range(8):
         for number in range(6):
             run(box, "echo x >/tmp/x", str(number))
@@ -303,7 +303,7 @@ def test_boxes_that_end_meanwhile(box):
     assert analyse(box)["active_sessions"] == 0
 
 
-# Many, and none.
+# Many requests, and missing boxes.
 
 
 def test_many_at_once(box):
@@ -316,7 +316,7 @@ def test_many_at_once(box):
 
 
 def test_asked_and_left(place):
-    """A client that goes away takes its request along, and the next is served."""
+    """The request of a client that disconnects is dropped, and the next one is served."""
     with nativelib.dialled(place, config=local(place)) as box:
         for number in range(6):
             run(box, "echo x >/tmp/x", str(number))
@@ -333,10 +333,10 @@ def test_asked_and_left(place):
 
 
 def test_box_rpc_dies_meanwhile(place):
-    """Its successor measures the same boxes, and no child of the old requests is left."""
+    """A successor measures the same boxes, and no child of the old requests is left."""
     with nativelib.dialled(place, config=local(place)) as box:
         run(box, "echo x >/tmp/x")
-        # One box, and where there are cgroups their watcher.
+        # One box, and the watcher where there are cgroups.
         stay = children_of(box.boxd.pid) - {box.boxd.worker}
         assert len(stay) in (1, 2)
         for _ in range(10):
@@ -368,7 +368,7 @@ print(json.dumps(asyncio.run(Storage(json.loads(sys.argv[2])).run())))
 
 
 def test_real_client(place):
-    """langbot-plugin 0.7.18; older ones do not know the action."""
+    """langbot-plugin 0.7.18; older clients do not know the action."""
     wanted = {
         "carrier": "stdio",
         "instance": clientlib.INSTANCE,

@@ -1,4 +1,4 @@
-"""The process that measures for box_get_storage_analysis: what it may, and how it ends."""
+"""The process that measures for box_get_storage_analysis: its privileges, and how it ends."""
 
 import contextlib
 import os
@@ -38,7 +38,7 @@ def walking(boxd, before, top):
 
 @contextlib.contextmanager
 def stopped_child(box):
-    """A request whose child is stopped in the middle of its walk: (seq_id, pid)."""
+    """A request whose child is stopped during its walk: (seq_id, pid)."""
     before = children_of(box.boxd.pid)
     pid = None
     for _ in range(100):
@@ -64,7 +64,7 @@ def stopped_child(box):
 
 @pytest.fixture
 def slow(box):
-    """A client whose workspace takes a while to be measured."""
+    """A client whose workspace takes some time to measure."""
     if not boxdlib.ROOT:
         pytest.skip("only root sees the fds of a process that is not dumpable")
     folder = make_tenant(box.place, {"d/0": 0}) / "d"
@@ -74,7 +74,7 @@ def slow(box):
 
 
 def test_child_has_little(slow):
-    """Of all that boxd may do it may read; of its fds it has those that it needs."""
+    """Of boxd's capabilities the child keeps reading files, and of its fds those that it needs."""
     with stopped_child(slow) as (seq, pid):
         status = boxdlib.status_of(pid)
         assert int(status["CapEff"], 16) == int(status["CapPrm"], 16) == 1 << CAP_DAC_READ_SEARCH
@@ -100,7 +100,7 @@ def test_child_that_hangs_holds_up_nobody(slow):
 
 
 def test_child_that_dies(slow):
-    """What it was to measure is an error, and nothing more."""
+    """What it should have measured becomes an error, and nothing else fails."""
     with stopped_child(slow) as (seq, pid):
         os.kill(pid, signal.SIGKILL)
         answer = clientlib.success(slow.wait(seq))
@@ -117,7 +117,7 @@ def test_child_ends_with_boxd(slow):
 
 
 def test_child_ends_with_its_request(slow):
-    """With the box-rpc that asked."""
+    """The child ends with the box-rpc that asked."""
     with stopped_child(slow) as (_, pid):
         slow.boxd.kill_worker()
         boxdlib.wait_until(lambda: not boxdlib.is_alive(pid), what="the child has ended")

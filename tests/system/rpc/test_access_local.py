@@ -1,5 +1,5 @@
-"""Who may speak: the operator's socket, users of this machine without a token, wider listeners,
-tokens that are changed, instances that are claimed, and what the log says of strangers.
+"""Who may connect: the operator's socket, users of this host without a token, wider listeners,
+changed tokens, claimed instances, and log events about refused peers.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ needs_root = pytest.mark.skipif(not boxdlib.ROOT, reason="only root can become a
 
 @pytest.fixture
 def folder():
-    """Short: the path of a socket has room for 107 bytes."""
+    """A short path, since the path of a socket has at most 107 bytes."""
     made = pathlib.Path(f"/run/box-test-{os.getpid()}" if boxdlib.ROOT else f"/tmp/box-{os.getpid()}")
     made.mkdir(mode=0o755)
     yield made
@@ -112,20 +112,20 @@ def test_the_operator_needs_nothing_and_claims_nothing(tmp_path, folder):
         with boxd.web(instance="tenant") as client:
             client.context = context(instance="tenant")
             assert client.ask("box_get_sessions")["sessions"] == []
-            # The operator's own instance is nobody else's.
+            # The operator's instance belongs to nobody else.
             assert client.fail("box_status", context=context(instance="_operator")).startswith(
                 "PermissionError: "
             )
             client.init()
             assert boxd.wait_event("instance.claimed")["instance"] == "tenant"
-            # A shutdown ends what is of the asker's instance.
+            # A shutdown ends the boxes of the caller's instance.
             ask = ["--endpoint", f"unix:{path}", "--instance"]
             assert run_box(*ask, "third", "create", "of-another")[0] == 0
             client.ask("box_create_session", {"session_id": "of-the-tenant"})
             client.ask("box_shutdown")
             assert client.ask("box_get_sessions")["sessions"] == []
             assert "of-another" in run_box(*ask, "third", "ls")[1]
-        # It works in the boxes of others, too.
+        # The operator can use the boxes of others, too.
         listed = run_box("--endpoint", f"unix:{path}", "--instance", "tenant", "ls")
         assert listed[0] == 0
         assert "mine" in run_box("--endpoint", f"unix:{path}", "ls")[1]
@@ -178,7 +178,7 @@ def test_a_loosened_mode_lets_nobody_in(tmp_path, folder):
 
 @needs_root
 def test_a_plain_users_socket_is_that_users_alone(tmp_path, folder):
-    """Its boxd is in a user namespace, where all others are one."""
+    """boxd is in a user namespace, where all other users look the same."""
     path = folder / "of-user" / "box.sock"
     path.parent.mkdir()
     os.chown(path.parent, NOBODY, NOBODY)
@@ -199,7 +199,7 @@ def test_a_plain_users_socket_is_that_users_alone(tmp_path, folder):
         path.parent.rmdir()
 
 
-def test_a_dead_socket_is_replaced_and_a_living_one_is_not(tmp_path, folder):
+def test_a_dead_socket_is_replaced_and_a_live_one_is_not(tmp_path, folder):
     path = folder / "box.sock"
     with boxdlib.fake_boxd(tmp_path, "--socket", str(path)) as boxd:
         boxd.wait_served()
@@ -243,7 +243,7 @@ def test_a_folder_that_others_could_use_is_refused(tmp_path, folder, fault):
 
 
 def test_a_folder_that_others_have_locked_does_not_hold_up_boxd(tmp_path, folder):
-    """Whoever may read a folder may lock it; one that boxd makes nobody else can read."""
+    """Whoever can read a folder can lock it; nobody else can read one that boxd creates."""
     with open_folder(folder) as fd:
         fcntl.flock(fd, fcntl.LOCK_EX)
         with boxdlib.fake_boxd(tmp_path, "--socket", str(folder / "box.sock")) as boxd:
@@ -268,7 +268,8 @@ def open_folder(path):
 
 @needs_root
 def test_box_dials_the_socket_of_root_first(tmp_path):
-    """As root no setting is needed; as another user TCP is tried next, and refused with the reason."""
+    """As root no setting is needed; as another user `box` tries TCP next, and is refused with the
+    reason."""
     path = pathlib.Path("/run/box/box.sock")
     if path.exists():
         pytest.skip("a boxd of this machine has the operator's socket")
@@ -294,7 +295,7 @@ def open_boxd(tmp_path):
 
 @contextlib.contextmanager
 def sockets_of(uid):
-    """Sockets that are made meanwhile belong to this user."""
+    """Sockets that are created meanwhile belong to this user."""
     os.seteuid(uid)
     try:
         yield
@@ -325,7 +326,7 @@ def test_another_user_is_refused_and_told_why(open_boxd):
         assert f"uid {NOBODY}" in refused
         assert "LANGBOT_BOX_CONTROL_TOKEN" in refused
         assert "operator's socket" in refused
-    # Nor may it see more than that we live.
+    # Nor may it see more than `live`.
     with sockets_of(NOBODY):
         assert open_boxd.http("/readyz")[2] == b'{"ready":true}'
         assert open_boxd.http("/healthz")[2] == b'{"live":true}'
@@ -335,7 +336,7 @@ def test_another_user_is_refused_and_told_why(open_boxd):
 
 @pytest.mark.parametrize("how", ["shutdown", "closed", "reset"])
 def test_the_owner_of_a_closed_socket_is_nobody(open_boxd, how):
-    """The kernel tells one that was closed as root's. What it has sent is not obeyed."""
+    """The kernel reports a closed socket as root's. Requests on it are not obeyed."""
     os.kill(open_boxd.worker, signal.SIGSTOP)
     try:
         with socket.create_connection(("127.0.0.1", open_boxd.port)) as sock:
@@ -360,7 +361,7 @@ def test_the_owner_of_a_closed_socket_is_nobody(open_boxd, how):
 
 @needs_root
 def test_the_user_that_runs_boxd_is_let_in(tmp_path):
-    """And root; but no third one."""
+    """And root; but no other user."""
     before = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--")
     with boxdlib.Boxd(before=before, cwd="/", config=boxdlib.FAKE) as boxd:
         assert run_box("--endpoint", boxd.url, "ls", uid=NOBODY)[0] == 0
@@ -387,7 +388,7 @@ def test_a_wider_listener_needs_a_token_or_the_word(tmp_path):
         ((*wide, "--unauthenticated"), {}, 0),
         (wide, {"LANGBOT_BOX_UNAUTHENTICATED": "1"}, 0),
         ((*wide, "--config", str(file)), {}, 0),
-        # Only the operator's own file may say so.
+        # Only the operator's own file may set it.
         (wide, {"LANGBOT_BOX_CONFIG": '{"unauthenticated": true}'}, 78),
     ):
         with boxdlib.Boxd(*words, env=env, cwd=tmp_path) as boxd:
@@ -397,7 +398,7 @@ def test_a_wider_listener_needs_a_token_or_the_word(tmp_path):
         assert "LANGBOT_BOX_CONTROL_TOKEN or --token-file" in boxd.tail()
 
 
-# Tokens that are changed.
+# Token changes.
 
 
 def test_tokens_are_changed_without_a_restart(tmp_path):
@@ -426,14 +427,14 @@ def test_tokens_are_changed_without_a_restart(tmp_path):
             assert reload("token.reloaded", 2)["tokens"] == 1
             assert [comes_in(token) for token in (OLD, NEW, None)] == [False, True, False]
             assert client.ask("__ping") == {}  # who is in stays in
-        # A file that is wrong changes nothing, nor does one that is empty.
+        # An invalid or empty file changes nothing.
         for count, text in enumerate(("short\n", "", f"{OLD}\n{NEW}\n{OLD}x\n"), 1):
             file.write_text(text)
             reload("token.reload_refused", count)
             assert [comes_in(token) for token in (OLD, NEW, None)] == [False, True, False]
         file.chmod(0o602)
         reload("token.reload_failed", 1)
-        # A successor has the last good one, not the first.
+        # A successor has the last valid one, not the first.
         boxd.kill_worker()
         boxd.wait_served(2)
         assert [comes_in(token) for token in (OLD, NEW, None)] == [False, True, False]
@@ -473,7 +474,7 @@ def test_looking_claims_nothing_and_a_claim_shuts_out_others(open_boxd):
         for action in ("__ping", "box_health", "box_get_backend_info", "box_status"):
             stranger.ask(action)
         assert stranger.ask("box_get_sessions")["sessions"] == []
-        # What is refused makes nothing.
+        # A refused request creates nothing.
         for spec in ({"session_id": "s", "memory_mb": -1}, {"session_id": ""}, {}):
             stranger.fail("box_create_session", spec)
         stranger.fail("box_init", {"session_ttl_sec": "x"})
@@ -511,7 +512,7 @@ def test_strangers_are_one_line_a_second(open_boxd):
 
 
 def test_clients_at_fault_are_one_line_a_second(open_boxd):
-    """Those who were let in can cause warnings as fast as they can send."""
+    """Authenticated clients can cause warnings as fast as they can send."""
     begun = time.monotonic()
     with open_boxd.web() as client:
         for _ in range(150):
@@ -526,7 +527,7 @@ def test_clients_at_fault_are_one_line_a_second(open_boxd):
         assert len(open_boxd.events(name)) <= time.monotonic() - begun + 2
 
 
-# What RFC 6455 asks of those who are let in, and of those who are not.
+# What RFC 6455 requires for accepted and refused clients.
 
 
 def frame(opcode, payload=b"", final=True, reserved=0, masked=True, length=None):
@@ -577,7 +578,7 @@ def all_of(sock):
 
 
 def test_faults_of_framing_are_told_by_their_code(open_boxd):
-    """Also when they come together with the head."""
+    """Also when they come together with the request head."""
     for name, (sent, code) in FAULTS.items():
         for together in (False, True):
             with socket.create_connection(("127.0.0.1", open_boxd.port)) as sock:
@@ -610,7 +611,7 @@ def test_a_close_in_pieces_is_judged_whole(open_boxd, cut):
 
 
 def test_a_box_rpc_whose_reads_are_not_judged_serves_nobody(tmp_path):
-    """As if the linker had not exported its recv: libwebsockets would call that of libc."""
+    """As if the linker had not exported our recv: libwebsockets would call libc's."""
     programs = tmp_path / "programs"
     programs.mkdir()
     for name in ("boxd", "box-init", "box-skills", "box-rpc"):

@@ -1,4 +1,4 @@
-"""Who may come in by WebSocket: browsers, other names, instances, tokens, relays."""
+"""Who may connect by WebSocket: browsers, other host names, instances, tokens, relays."""
 
 import json
 import os
@@ -12,18 +12,18 @@ from clientlib import INSTANCE, TOKEN, context, physical
 from httplib import assert_unauthorized, request, say, upgrade
 from rawlib import UPGRADE
 
-# Browsers and other names.
+# Browsers and other host names.
 
 
 @pytest.mark.parametrize("origin", ["http://example.com", "http://127.0.0.1", "null", ""])
 def test_origin(shared, origin):
-    """A browser's page learns nothing, whatever it asks for."""
+    """A page in a browser learns nothing, whatever it requests."""
     for path in ("/healthz", "/metrics", "/nothing", "/rpc/ws"):
         assert request(shared, path, {**UPGRADE, "Origin": origin})[0] == 403
 
 
 def test_origin_that_is_allowed(tmp_path):
-    """Only the operator's own file allows one; a client's map does not."""
+    """Only the operator's own file can allow an origin; a client's map cannot."""
     (tmp_path / "box.yaml").write_text("allowed_origins: [https://good.example]\n")
     with boxdlib.Boxd("--config", "box.yaml", cwd=tmp_path) as boxd:
         assert upgrade(boxd, Origin="https://good.example")[0] == 101
@@ -38,7 +38,7 @@ def test_origin_that_is_allowed(tmp_path):
     ["example.com", "127.0.0.1.example.com", "localhost.", "[::2]", "0.0.0.0", "localhost:x"],
 )
 def test_host_of_another_name(shared, host):
-    """A name that an attacker's DNS points at loopback is refused there."""
+    """A name that an attacker's DNS resolves to loopback is refused there."""
     assert upgrade(shared, Host=host)[0] == 403
     assert request(shared, "/healthz", {"Host": host})[0] == 403
 
@@ -51,12 +51,12 @@ def test_host_of_loopback(shared, host):
 
 
 def test_host_where_the_operator_chose_the_address(tmp_path):
-    """With --host any name will do: containers dial by service names."""
+    """With --host any name is accepted: containers connect by service names."""
     with boxdlib.Boxd("--host", "127.0.0.1", cwd=tmp_path) as boxd:
         assert upgrade(boxd, Host="langbot_box:5410")[0] == 101
 
 
-# Who may come in.
+# Access.
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_token_is_said_nowhere(locked):
 
 
 def test_pages_tell_strangers_only_that_we_live(locked):
-    """Probes need no token; what is used, and by whom, is for who has it."""
+    """Probes need no token; usage and users are shown only to clients that have it."""
     assert locked.http("/healthz")[::2] == (200, b'{"live":true}')
     assert locked.http("/readyz")[::2] == (200, b'{"ready":true}')
     assert locked.http("/metrics")[::2] == (401, b"Unauthorized")
@@ -151,7 +151,7 @@ def test_first_instance_is_pinned(web):
 
 
 def test_a_refused_caller_pins_nothing(web):
-    """Neither one whose upgrade is wrong, nor a relay."""
+    """Neither an invalid upgrade nor a relay."""
     assert upgrade(web, without=["Sec-WebSocket-Key"], X_LangBot_Instance_Id="bad")[0] == 400
     assert upgrade(web, without=["Upgrade"], X_LangBot_Instance_Id="bad")[0] == 426
     path = "/v1/sessions/ws-0-g1-s/managed-process/ws"
@@ -170,7 +170,7 @@ def test_trusted_instance_variable(tmp_path):
 
 
 def test_pin_survives_the_worker(web):
-    """After kill -9 of box-rpc the same instance comes back in, and no other."""
+    """After kill -9 of box-rpc the same instance is let in again, and no other."""
     with web.web() as client:
         client.init(session_ttl_sec=77)
         client.ask("box_status", context=context(generation=4))
@@ -181,7 +181,7 @@ def test_pin_survives_the_worker(web):
     assert web.worker != old
     assert_unauthorized(upgrade(web, X_LangBot_Instance_Id="another"))
     with web.web() as client:
-        # What was configured and the fence are still there too.
+        # The configuration and the generation are still there, too.
         now = context(generation=4)
         assert client.ask("box_status", context=now)["session_ttl_sec"] == 77
         assert client.fail("box_status", context=context(generation=3)) == (
@@ -189,7 +189,7 @@ def test_pin_survives_the_worker(web):
         )
 
 
-# The relay's path.
+# Paths of relays.
 
 
 def relay(boxd, session, process="/default", workspace="ws1", generation="1", **fields):
@@ -222,7 +222,7 @@ def test_relay_statuses(web):
             {"X_LangBot_Instance_Id": "another"},
         ):
             assert_unauthorized(relay(web, here, **wrong))
-        # Within another placement, or in none.
+        # In another placement, or in none.
         for session in (physical("s", "ws2"), physical("s", generation=2), "s", physical("")):
             assert_unauthorized(relay(web, session))
 
@@ -245,7 +245,7 @@ def test_relay_statuses(web):
                     "message": f"session {here} has no managed process with process_id={name}",
                 }
             }
-        # The fence moves: what fitted before does not any more.
+        # A newer generation makes the old one stale.
         client.ask("box_status", context=context(generation=2))
         assert_unauthorized(relay(web, here))
 

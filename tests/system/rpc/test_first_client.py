@@ -1,8 +1,9 @@
-"""The first client of LangBot that had a sandbox (langbot-plugin 0.4.0), unmodified, with native boxes.
+"""The first client of LangBot that had a sandbox (langbot-plugin 0.4.0), unmodified, with native
+boxes.
 
-It knows neither tokens nor instances nor contexts. Over stdio the client starts boxd as LangBot 4.10
-does, with nothing in its environment but the configuration; over WebSocket it dials without headers.
-first_client_script.py does the talking; here its results are judged.
+It knows no tokens, instances or contexts. Over stdio the client starts boxd as LangBot 4.10 does,
+with nothing in its environment but the configuration; over WebSocket it connects without headers.
+first_client_script.py runs the client; the results are checked here.
 """
 
 import json

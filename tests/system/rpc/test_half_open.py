@@ -1,5 +1,5 @@
-"""Peers that vanish without a word are found within 60 s: idle ones, one that is not read because
-its process does not read, one that is owed output, and RPC. The network between is taken away.
+"""Peers that vanish silently are found within 60 s: idle ones, relays whose process does not read,
+ones with unsent output, and RPC. The network between is removed.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ CLONE_NEWNET = 0x40000000
 FOUND_SECONDS = 60
 LATE_SECONDS = 5  # of timers that go once a second, on a machine that has other work
 OWN_NETWORK = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
-# Writes when the network is gone, and does not read.
+# Writes once the network is gone, and does not read.
 TALKS = "while [ ! -e /tmp/gone ]; do sleep 0.1; done; while :; do echo x; sleep 1; done"
 
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 def inside(pid, make):
-    """What `make` gives in the network of that process: sockets stay there."""
+    """The result of `make` in that process's network namespace: its sockets stay there."""
     libc = ctypes.CDLL(None, use_errno=True)
     made = []
 
@@ -53,7 +53,7 @@ def test_peers_that_vanish():
     if not boxdlib.ROOT:
         pytest.skip("needs a network of its own")
     with nativelib.Place("root") as place:
-        # The client that looks on has no need of the network.
+        # The observing client does not use the network.
         with nativelib.dialled(place, "stdio", before=OWN_NETWORK) as client:
             boxd = client.boxd
             names = ["idle", "resumes", "full", "owed"]
@@ -76,7 +76,7 @@ def test_peers_that_vanish():
                     Bare(boxd.port, "owed", sock=dial()),
                 ]
 
-            # box-rpc stays where it is; boxd is for moments in networks that it makes.
+            # box-rpc stays where it is; boxd enters network namespaces for moments.
             rpc, relays = inside(boxd.worker, dial_all)
             fill(relays[2])
             fill(relays[3])

@@ -85,7 +85,7 @@ def test_readyz_under_admission(web):
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
 def test_head(shared, path):
-    """The headers of GET, and no body."""
+    """The headers of GET, without a body."""
     status, headers, body = request(shared, path, {"Host": "localhost"}, "HEAD")
     got, got_headers, got_body = request(shared, path, {"Host": "localhost"})
     assert body == b"" and got_body
@@ -172,7 +172,7 @@ def test_bytes_that_are_no_text(shared):
 
 
 def test_head_too_large(shared):
-    """8 KiB for all of it, 64 fields: one more is 431, one less is served."""
+    """8 KiB for the whole head, 64 fields: one more is 431, one less is accepted."""
 
     def sized(size):
         text = f"GET /healthz HTTP/1.1\r\n{HOST}X: "
@@ -192,7 +192,7 @@ def test_head_too_large(shared):
 
 
 def test_nothing_is_served_behind_a_request(shared):
-    """One request a connection: what follows it is not read as another."""
+    """One request per connection: what follows is not read as another request."""
     text = f"GET /healthz HTTP/1.1\r\n{HOST}\r\n"
     with opened(shared) as raw:
         raw.sendall((text + text).encode())
@@ -201,7 +201,7 @@ def test_nothing_is_served_behind_a_request(shared):
 
 
 def test_slow_handshake(shared):
-    """A head must be whole within 5 s, however busily its bytes drip in."""
+    """The head must be complete within 5 s, however steadily bytes arrive."""
     with opened(shared) as quiet, opened(shared) as dripping:
         started = time.monotonic()
         dripping.sendall(b"GET /healthz HTTP/1.1\r\nX: ")
@@ -226,7 +226,7 @@ def test_slow_handshake(shared):
 
 
 def test_handshake_in_pieces(shared):
-    """Byte by byte is fine, as long as it is quick."""
+    """Byte by byte is accepted, as long as it is fast."""
     text = f"GET /healthz HTTP/1.1\r\n{HOST}\r\n"
     with opened(shared) as raw:
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -235,7 +235,7 @@ def test_handshake_in_pieces(shared):
         assert read_answer(raw)[0] == 200
 
 
-# The upgrade.
+# Upgrades.
 
 
 def test_upgrade(shared):
@@ -280,7 +280,7 @@ def test_caller_without_token_hears_401_whatever_is_wrong(locked):
 
 
 def test_subprotocol_is_not_selected(shared):
-    """Offered, it does no harm; but none is ours on this path."""
+    """Offering a subprotocol is accepted; none is supported on this path."""
     status, headers, _ = upgrade(shared, Sec_WebSocket_Protocol="mcp, box.v1")
     assert status == 101 and "sec-websocket-protocol" not in headers
     with shared.web(subprotocols=["mcp"]) as client:
@@ -298,7 +298,7 @@ def test_deflate_is_declined(shared):
 
 
 def test_frame_in_the_same_packet_as_the_head(shared):
-    """A client may speak before it has seen the answer."""
+    """A client may send before it has seen the answer."""
     with opened(shared) as raw:
         raw.sendall(head_of() + frame(PING))
         data = b""
@@ -310,7 +310,7 @@ def test_frame_in_the_same_packet_as_the_head(shared):
 
 
 def test_fragments(shared):
-    """One message, however fragmented."""
+    """One message, however it is fragmented."""
     with shared.web() as client:
         text = '{"seq_id": 1, "action": "__ping", "data": {"x": "é漢😀"}}'
         client.socket.send(list(text))

@@ -1,5 +1,5 @@
-"""libbox as people have it: installed into a folder, found by pkg-config alone, a program compiled
-against it, run on both carriers. And what it exports is what its headers declare.
+"""libbox as users have it: installed into a folder, found by pkg-config alone, a program compiled
+against it and run on both transports. It exports exactly what its headers declare.
 """
 
 import json
@@ -34,7 +34,7 @@ def run(*command, **options):
 
 @pytest.fixture(scope="module")
 def prefix(tmp_path_factory):
-    """The release with the fake backend, installed below a folder."""
+    """The release with the fake backend, installed into a folder."""
     folder = build("BOX_RELEASE_FAKE")
     root = tmp_path_factory.mktemp("installed")
     run("meson", "install", "-C", folder, "--no-rebuild", "--destdir", root)
@@ -44,7 +44,7 @@ def prefix(tmp_path_factory):
 
 
 def flags(prefix, *which):
-    """What pkg-config says, and nothing else: the file says where it was installed."""
+    """Only what pkg-config says: its file contains the prefix."""
     root, folder = prefix
     env = {**os.environ, "PKG_CONFIG_PATH": str(folder), "PKG_CONFIG_SYSROOT_DIR": str(root)}
     return shlex.split(run("pkg-config", *which, "box", env=env))
@@ -52,7 +52,7 @@ def flags(prefix, *which):
 
 @pytest.fixture(scope="module", params=["shared", "static"])
 def example(request, prefix, tmp_path_factory):
-    """The example, compiled: (program, the environment that it needs)."""
+    """The compiled example: (program, the environment that it needs)."""
     root, folder = prefix
     program = tmp_path_factory.mktemp("example") / "example"
     if request.param == "static":
@@ -70,7 +70,7 @@ def example(request, prefix, tmp_path_factory):
         LANGBOT_BOX_TRUSTED_INSTANCE_UUID=INSTANCE,
         PATH=f"{boxd.parent}:{os.environ['PATH']}",
     )
-    # boxd looks for its own beside itself, which an installation elsewhere is not.
+    # boxd looks for its programs beside itself, as this prefix is not its compiled one.
     for name in ("box-rpc", "box-init"):
         shutil.copy(next(root.rglob(name)), boxd.parent / name)
     return program, env
@@ -113,7 +113,7 @@ def test_what_is_exported_is_what_the_headers_declare(prefix):
     exported = {line.split()[-1] for line in symbols}
     text = "".join(path.read_text() for path in root.rglob("include/box/*/*.h"))
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
-    # A declaration at the start of a line; those that are inline have a body.
+    # A declaration at the start of a line; inline functions have a body.
     declared = {
         match.group(1)
         for match in re.finditer(

@@ -1,6 +1,6 @@
-"""What a crowd at the door, idle peers and many connections cost the others.
+"""How pending connections, idle peers and many connections affect other clients.
 
-Times and sizes of memory are taken from the build BOX_RELEASE_FAKE.
+Times and sizes of memory are measured on the build BOX_RELEASE_FAKE.
 """
 
 import select
@@ -20,8 +20,8 @@ PENDING_PER_PEER_MAX = 256
 
 
 def crowded_p99(boxd, count):
-    """p99 of a client's pings in microseconds: alone, and with a crowd at the door; None if that was
-    gone before the end, after its five seconds."""
+    """p99 of a client's pings in microseconds: alone, and with a crowd of pending connections; None
+    if the crowd was closed before the end, after its five seconds."""
     with Ws(boxd.port) as ws:
         ws.times(1000)
         alone = percentile(ws.times(4000), 0.99)
@@ -39,7 +39,7 @@ def crowded_p99(boxd, count):
 
 @pytest.mark.timeout(180)
 def test_crowd_at_the_door(fast):
-    """5,000 sockets that say nothing or half a head, from 20 addresses."""
+    """5,000 sockets that send nothing or half a request head, from 20 addresses."""
     raise_open_files()
     with Ws(fast.port) as ws:
         ws.burst(2000)
@@ -58,7 +58,7 @@ def test_crowd_at_the_door(fast):
 
 @pytest.mark.timeout(60)
 def test_slow_head(fast):
-    """A head that comes byte by byte has its five seconds in all, not for each byte."""
+    """A head that arrives byte by byte has five seconds in all, not for each byte."""
     with dial(fast.port) as slow:
         slow.settimeout(0.2)
         started = time.monotonic()
@@ -73,7 +73,7 @@ def test_slow_head(fast):
         assert 4.5 < time.monotonic() - started < 6.5 + STALL_SECONDS
 
 
-# Time.
+# Timeouts.
 
 
 @pytest.mark.soak
@@ -94,7 +94,7 @@ def test_ping_when_idle(fast):
 @pytest.mark.soak
 @pytest.mark.timeout(180)
 def test_silent_peer_is_given_up(fast):
-    """One that answers no ping goes, one that does stays."""
+    """A client that answers no ping is closed, one that does stays."""
     with Ws(fast.port) as silent, Ws(fast.port) as lively:
         silent.ping()
         lively.ping()
@@ -114,7 +114,7 @@ def test_silent_peer_is_given_up(fast):
         lively.ping()
 
 
-# Counts of connections.
+# Number of connections.
 
 
 @pytest.mark.timeout(120)
@@ -145,7 +145,8 @@ def test_connections_max(fast):
 
 @pytest.mark.timeout(60)
 def test_pending_max_of_one_peer(fast):
-    """The one that waits longest makes room, never the newcomer, never another's."""
+    """The oldest pending connection of the same peer is closed, never the new one, never another
+    peer's."""
     with dial(fast.port, "127.0.0.3") as other:
         guests = [dial(fast.port, "127.0.0.2") for _ in range(PENDING_PER_PEER_MAX)]
         wait_until(lambda: pending(fast) == PENDING_PER_PEER_MAX + 1, 4, "all at the door")

@@ -1,6 +1,6 @@
-"""Messages that are too large, in too many fragments, or in frames that are none.
+"""Messages that are too large, have too many fragments, or are malformed frames.
 
-Times and sizes of memory are taken from the build BOX_RELEASE_FAKE.
+Times and sizes of memory are measured on the build BOX_RELEASE_FAKE.
 """
 
 import struct
@@ -83,7 +83,7 @@ def test_declared_size_costs_nothing(fast, declared, payload):
         started = time.monotonic()
         ws.send_raw(frame(payload, declared=declared))
         assert ws.wait_closed(10).code == TOO_LARGE
-        # libwebsockets does not tell of a header alone: that is noticed at the next tick.
+        # libwebsockets does not report a header alone: it is noticed at the next tick.
         assert time.monotonic() - started < (1 if payload else 2) + STALL_SECONDS
         assert peak_kb(fast.worker) - before < 1024
         other.ping()
@@ -91,7 +91,7 @@ def test_declared_size_costs_nothing(fast, declared, payload):
 
 @pytest.mark.timeout(60)
 def test_size_with_the_top_bit(boxd):
-    """Not a size at all by the standard: any end will do, but not a crash."""
+    """The standard does not allow this size: any close will do, but no crash."""
     with Ws(boxd.port) as other, Ws(boxd.port) as ws:
         ws.send_raw(b"\x81\xff\xff\xff\xff\xff\xff\xff\xff\xff\0\0\0\0abc")
         assert ws.wait_closed(5).code in (TOO_LARGE, PROTOCOL_ERROR, None)
@@ -137,7 +137,7 @@ FRAGMENTS = 1_000_000
 
 
 def send_fragments(ws, data):
-    """In the background: the server need not read as fast as we write."""
+    """In the background, since the server need not read as fast as we write."""
     sender = threading.Thread(target=lambda: ws.sock.sendall(data), daemon=True)
     sender.start()
     return sender
@@ -188,7 +188,7 @@ def test_empty_first_fragment(fast):
 
 @pytest.mark.timeout(60)
 def test_codec_of_fragments(boxd):
-    """The first fragment says text or binary, even when it is empty; a ping may come between."""
+    """The first fragment says text or binary, even when it is empty; a ping may come in between."""
     with Ws(boxd.port) as ws:
         ping = b"\x83\xa6seq_id\x09\xa6action\xa6__ping\xa4data\x80"
         ws.send(b"", opcode=BINARY, fin=False)
@@ -211,7 +211,7 @@ def test_masked_as_real_clients_do(boxd):
         assert ws.answer()["code"] == 0
 
 
-# Frames that are none.
+# Malformed frames.
 
 BAD_FRAMES = {
     "rsv1": (frame(PING, rsv=4), (PROTOCOL_ERROR, None)),
@@ -236,7 +236,7 @@ BAD_FRAMES = {
     "close of one byte": (frame(b"\x03", opcode=CLOSE), (PROTOCOL_ERROR, 1005, None)),
     "close 1005": (frame(struct.pack("!H", 1005), opcode=CLOSE), (PROTOCOL_ERROR, None)),
     "close 999": (frame(struct.pack("!H", 999), opcode=CLOSE), (PROTOCOL_ERROR, None)),
-    # libwebsockets gives this one back.
+    # libwebsockets answers this one.
     "close 65535": (frame(struct.pack("!H", 65535), opcode=CLOSE), (PROTOCOL_ERROR, 65535)),
     "close 4000": (frame(struct.pack("!H", 4000), opcode=CLOSE), (4000, 1000)),
     "text that is none": (frame(b'{"a":"\xff"}'), (INVALID_TEXT,)),
@@ -249,7 +249,7 @@ BAD_FRAMES = {
 
 @pytest.fixture(scope="module")
 def lasting(tmp_path_factory):
-    """One boxd for all bad frames, and a client that is there all the time."""
+    """One boxd for all malformed frames, and a client that stays connected."""
     with fake_boxd(tmp_path_factory.mktemp("lasting")) as started:
         with Ws(started.port) as ws:
             ws.ping()
@@ -277,7 +277,7 @@ def test_bad_frame(lasting, name):
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", BAD_FRAMES)
 def test_bad_frame_with_the_head(lasting, name):
-    """The same bytes together with the upgrade, so that another path takes them in."""
+    """The same bytes together with the upgrade, so that another code path reads them."""
     started, other = lasting
     with dial(started.port) as sock:
         sock.sendall(head_of() + frame(PING) + BAD_FRAMES[name][0])
@@ -290,7 +290,7 @@ def test_bad_frame_with_the_head(lasting, name):
 
 @pytest.mark.timeout(60)
 def test_unmasked_frame(lasting):
-    """The standard wants an end here. libwebsockets takes it, and that harms nobody."""
+    """The standard requires a close here. libwebsockets accepts it, which is harmless."""
     started, other = lasting
     with Ws(started.port) as ws:
         ws.send(PING, mask=None)
@@ -305,7 +305,7 @@ def test_unmasked_frame(lasting):
 
 @pytest.mark.timeout(60)
 def test_harmless_frames(lasting):
-    """What must not end a connection."""
+    """Frames that must not end a connection."""
     started, _ = lasting
     with Ws(started.port) as ws:
         ws.send(b"x" * 125, opcode=PING_FRAME)

@@ -1,6 +1,6 @@
-"""Answers that nobody reads: what waits, what is held back, what is given up.
+"""Answers that nobody reads: what is buffered, what is held back, when a connection is closed.
 
-Times and sizes of memory are taken from the build BOX_RELEASE_FAKE.
+Times and sizes of memory are measured on the build BOX_RELEASE_FAKE.
 """
 
 import select
@@ -17,7 +17,7 @@ POLICY = 1008
 
 
 def big_requests(count, first=0, size=1000000):
-    """Each answer is a little larger than `size`."""
+    """Each answer is slightly larger than `size`."""
     return [
         request("box_exec", exec_data(f"print {size}"), seq, context())
         for seq in range(first, first + count)
@@ -35,7 +35,7 @@ def check_answers(recv, count):
 
 @pytest.mark.timeout(120)
 def test_unread_large_answers(fast):
-    """40 large answers wait in memory, and arrive."""
+    """40 large answers are buffered, and arrive."""
     with Ws(fast.port) as ws, Ws(fast.port) as other:
         before = rss_kb(fast.worker)
         ws.send_raw(b"".join(frame(one) for one in big_requests(40)))
@@ -64,8 +64,8 @@ class Sender(threading.Thread):
             self.sent += 1
 
     def blocked(self):
-        """When so many looks, a few milliseconds apart, have found it where it was: time alone also
-        goes by when the machine stands still."""
+        """When so many checks, a few milliseconds apart, have seen no progress. Time alone does not
+        count, because the host may have been stalled."""
         self.seen, self.times = self.sent, self.times + 1 if self.seen == self.sent else 0
         return self.times >= 200
 
@@ -126,7 +126,7 @@ def test_unread_large_answers_on_stdio(tmp_path):
 
 @pytest.mark.timeout(120)
 def test_more_unread_than_the_limit(fast):
-    """Over 256 MiB in the queue: the client is given up, its memory comes back."""
+    """With more than 256 MiB in the queue the connection is closed and its memory is released."""
     with Ws(fast.port) as ws, Ws(fast.port) as other:
         other.burst(500)
         before = rss_kb(fast.worker)
@@ -134,7 +134,7 @@ def test_more_unread_than_the_limit(fast):
         fast.wait_event("connection.given_up")
         other.ping()
         assert peak_kb(fast.worker) - before < 256 * 1024 + 16 * 1024
-        # What is on the way already may still come, then the end.
+        # Data in flight may still arrive, then the end.
         assert ws.wait_closed(10).code in (POLICY, None)
         wait_until(lambda: rss_kb(fast.worker) - before < 16 * 1024, 5, "memory to come back")
         assert other.call("box_exec", exec_data("echo hi"), context())["stdout"] == "hi"

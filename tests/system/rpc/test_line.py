@@ -1,5 +1,6 @@
-"""A line of libbox on real runtimes, over both carriers: what breaks is told and made again, one
-attempt at a time after growing pauses, and no step of it waits. Driven by tests/drivers/line_driver.c.
+"""libbox's line (a connection that reconnects) on real runtimes over both transports: a lost
+connection is reported and made again, one attempt at a time with growing pauses, and no step
+blocks. Driven by tests/drivers/line_driver.c.
 """
 
 import base64
@@ -29,7 +30,7 @@ JITTER = 0.11
 
 
 class Line:
-    """line_driver as a child: `lines` are what it said so far."""
+    """line_driver as a child: `lines` are its output so far."""
 
     def __init__(self, **told):
         env = environment(LANGBOT_BOX_TRUSTED_INSTANCE_UUID=INSTANCE)
@@ -70,7 +71,7 @@ class Line:
         return said
 
     def expect(self, event, **members):
-        """The next of this kind; what comes before it is kept in `said`."""
+        """The next one of this kind; earlier ones are stored in `said`."""
         while True:
             said = self.next()
             if said["event"] == event and members.items() <= said.items():
@@ -108,7 +109,7 @@ def free_port():
 
 
 class Runtime:
-    """A runtime that can be killed and comes again, on either carrier."""
+    """A runtime that can be killed and restarted, over either transport."""
 
     def __init__(self, carrier, folder):
         self.folder = folder
@@ -123,7 +124,7 @@ class Runtime:
         return {"endpoint": f"ws://127.0.0.1:{self.port}"}
 
     def start(self):
-        """Over stdio the line does that itself."""
+        """Over stdio the line restarts it."""
         if self.carrier == "websocket":
             self.boxd = Boxd(f"--ws-control-port={self.port}", cwd=self.folder)
             self.boxd.wait_served()
@@ -165,7 +166,7 @@ def runtime(carrier, tmp_path):
 
 
 def echo(line, text="x"):
-    """By the fake backend, which the config chose: it came before the first request."""
+    """Answered by the fake backend of the configuration, which was sent before the first request."""
     answer = line.ask("box_exec", session_id="s", cmd=f"echo {text}")
     assert answer["backend_name"] == "fake"
     return answer
@@ -186,7 +187,7 @@ def test_killed_and_started_again_while_calls_are_under_way(runtime):
         if runtime.carrier == "stdio":
             assert down["why"] == "boxd ended by signal 9"
         assert 100 * (1 - JITTER) <= down["pause_ms"] <= 100 * (1 + JITTER)
-        # At once, and with the reason. Over stdio it may be up again by now.
+        # Immediately, and with the reason. Over stdio it may already be up again.
         if runtime.carrier == "websocket":
             refused = line.ask("box_status")
             assert refused.startswith(UNAVAILABLE + "the runtime is not reachable: ")
@@ -231,7 +232,7 @@ def test_a_runtime_that_stands_still_is_given_up_and_found_again(runtime):
 
 
 def test_every_kind_of_call(runtime):
-    """By the names of the wire: what they send is shown by the unit tests."""
+    """Actions by name; what they send is checked by the unit tests."""
     with Line(**runtime.options()) as line:
         line.expect("up")
         assert echo(line)["exit_code"] == 0
@@ -241,7 +242,8 @@ def test_every_kind_of_call(runtime):
             action="box_file_watch", data={"session_id": "s", "path": "short"}, stream=True
         )
         assert line.expect("answer", id=watch)["data"]["event"] == "started"
-        # All of a file comes over before it is looked at: zeros are no ZIP. Too much does not.
+        # A file is checked once all of it has arrived: zeros are not a ZIP. One that is too large
+        # is not sent.
         asked = line.send(zip=200_000)
         assert line.expect("error", id=asked)["error"].startswith("Box")
         asked = line.send(zip=21 << 20)
@@ -249,11 +251,11 @@ def test_every_kind_of_call(runtime):
         assert line.expect("error", id=asked)["error"] == too_large
 
 
-# --- servers that are none
+# --- broken servers
 
 
 class Silent:
-    """Accepts and says nothing, or only that a WebSocket is open. Counts who is there at once."""
+    """Accepts and sends nothing, or only the WebSocket handshake. Counts simultaneous connections."""
 
     def __init__(self, upgrades=False):
         self.upgrades = upgrades
@@ -314,7 +316,7 @@ def assert_growing(line, expected, why):
 
 @pytest.mark.parametrize("upgrades", [False, True])
 def test_a_server_that_says_nothing(upgrades):
-    """One attempt at a time, each ended in its time, after pauses that grow."""
+    """One attempt at a time, each with a timeout, after growing pauses."""
     with contextlib.closing(Silent(upgrades)) as server:
         options = {"endpoint": f"ws://127.0.0.1:{server.port}", "connect_ms": 300}
         with Line(**options) as line:
@@ -337,7 +339,7 @@ def test_nobody_listens():
 
 
 def test_a_name_that_nobody_has():
-    """The lookup does not hold up the loop, however long it takes."""
+    """A lookup does not block the loop, however long it takes."""
     with Line(endpoint="ws://no-such-host.invalid", connect_ms=3000) as line:
         assert line.expect("down")["why"]
 
@@ -350,7 +352,7 @@ def test_a_wrong_token(tmp_path):
             assert line.ask("box_status").startswith(UNAVAILABLE)
 
 
-# --- children that are none
+# --- broken children
 
 
 def script(folder, text):
@@ -368,9 +370,9 @@ def test_a_child_that_dies_at_once(tmp_path):
 
 @parallellib.scene
 def test_a_child_that_does_not_end(tmp_path):
-    """It is ended by force before another is started; meanwhile nothing waits."""
+    """It is killed before another one is started; meanwhile nothing blocks."""
     pids = tmp_path / "pids"
-    # It reads nothing, and SIGTERM means nothing to it.
+    # It reads nothing, and ignores SIGTERM.
     endless = script(tmp_path, f"echo $$ >>{pids}; trap '' TERM; while :; do sleep 0.2; done")
     with Line(boxd=endless, connect_ms=300) as line:
         line.expect("down")

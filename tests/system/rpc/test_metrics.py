@@ -1,4 +1,4 @@
-"""What /metrics counts."""
+"""The counters of /metrics."""
 
 import json
 
@@ -26,7 +26,7 @@ def scrape(boxd):
 
 
 def moved(before, after):
-    """What changed, with labels as a plain map in the key's place: name{a=b}."""
+    """The changes, by name and labels: name{a=b}."""
     changes = {}
     for (name, labels), value in after.items():
         difference = value - before.get((name, labels), 0)
@@ -80,7 +80,7 @@ def test_metrics_count_exactly(web):
         "box_sessions{}": 1,
         "box_promised_memory_bytes{}": 512 << 20,
     }
-    # Whether what was ignored counts as received is the runtime's business; requests do.
+    # Whether ignored messages count as received is the runtime's choice; requests do.
     assert 7 <= rest["box_messages_received_total{codec=json,transport=websocket}"] <= 9
     assert types["box_requests"] == "counter" and types["box_sessions"] == "gauge"
     assert types["box_request_duration_seconds"] == "histogram"

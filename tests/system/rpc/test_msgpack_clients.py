@@ -1,4 +1,6 @@
-"""msgpack on both carriers: the same answers as in JSON, bytes as bin, pipelining, mixed codecs."""
+"""msgpack over both transports: the same answers as in JSON, bytes as bin, pipelining, mixed
+codecs.
+"""
 
 import hashlib
 import random
@@ -23,7 +25,7 @@ FILE_BYTES = 5 * 1024 * 1024
 
 @pytest.fixture
 def peer(carrier, tmp_path):
-    """A msgpack client, on each carrier, of a boxd that nobody has configured."""
+    """A msgpack client, over each transport, of a boxd without configuration."""
     with boxdlib.Boxd(stdio=carrier == "stdio", cwd=tmp_path) as boxd:
         with (MsgpackStdio if carrier == "stdio" else MsgpackWeb)(boxd) as client:
             yield client
@@ -70,7 +72,7 @@ def test_errors(peer):
 
 
 def test_texts(peer):
-    """Characters and sizes that JSON would escape or cut come back as they are."""
+    """Characters and sizes that JSON would escape or cut come back unchanged."""
     peer.init()
     text = "a" + "".join(map(chr, range(1, 32))) + '"\\\x7f\u2028\u2029é漢😀\U0010ffff' + "z"
     assert peer.exec("echo " + text)["stdout"] == text
@@ -105,7 +107,7 @@ def test_file_with_bin_chunks(peer):
 
 
 def test_bin_chunk_rules(peer):
-    """The rules are those of chunk_base64, which works over msgpack too."""
+    """The rules are those of chunk_base64, which works over msgpack, too."""
     first = next(file_chunks(b"x" * 40000, "k"))
     assert peer.ask("__file_chunk", first) == {}
     assert peer.fail("__file_chunk", {**first, "chunk_index": 2}) == (
@@ -142,7 +144,7 @@ def test_numbers(peer):
 
 
 def test_codecs_alternate_on_one_websocket(web):
-    """A reply is in its request's codec, also when the requests are under way together."""
+    """An answer is in its request's codec, also when requests of both are in flight."""
     with MsgpackWeb(web) as peer:
         peer.mixed = True
         Client.send(peer, {"seq_id": 0, "action": "box_init", "data": {"backend": "fake"}})
@@ -161,7 +163,7 @@ def test_codecs_alternate_on_one_websocket(web):
         got = [peer.receive() for _ in codecs]
         assert {answer["seq_id"]: answer["codec"] for answer in got} == codecs
         assert [answer["code"] for answer in got] == [0] * 100
-        # Errors too, and of messages that never became a request.
+        # Also errors, and answers to messages that never became a request.
         for send, codec in ((Client.send, "json"), (MsgpackWeb.send, "msgpack")):
             send(peer, {"seq_id": 500, "action": "nothing", "data": {}})
             send(peer, {"action": "__ping", "data": {}})
@@ -172,7 +174,8 @@ def test_codecs_alternate_on_one_websocket(web):
 
 
 def test_pipelined_stream_in_random_pieces(tmp_path):
-    """1,000 requests written in pieces that respect no message: each is answered once, rightly."""
+    """1,000 requests written in pieces that cross message borders: each is answered once and
+    correctly."""
     order = random.Random(7)
     with boxdlib.Boxd(stdio=True, cwd=tmp_path) as boxd, MsgpackStdio(boxd) as peer:
         peer.init()
@@ -200,7 +203,7 @@ def test_pipelined_stream_in_random_pieces(tmp_path):
             assert answer["seq_id"] not in got
             got[answer["seq_id"]] = answer
         busy = [answer for answer in got.values() if answer["code"] != 0]
-        # Written faster than they are served, some are refused: by the one text there is for it.
+        # Sent faster than they are served, some are refused with the one text for it.
         assert {answer["message"] for answer in busy} <= {
             "Runtime connection is busy (max 128 concurrent actions)"
         }
@@ -212,7 +215,7 @@ def test_pipelined_stream_in_random_pieces(tmp_path):
 
 
 def test_pipelined_pings_are_never_refused(tmp_path):
-    """What is answered at once never counts as under way."""
+    """Requests that are answered at once never count as in flight."""
     order = random.Random(11)
     with boxdlib.Boxd(stdio=True, cwd=tmp_path) as boxd, MsgpackStdio(boxd) as peer:
         stream = b"".join(
@@ -240,7 +243,7 @@ def test_no_map_is_ignored_on_websocket(web):
 
 
 def test_counts_that_lie_cost_nothing(web):
-    """Five bytes that announce four thousand million items are ignored, not believed."""
+    """Five bytes that announce four billion items are ignored."""
     with MsgpackWeb(web) as peer:
         for lie in (b"\xdf\xff\xff\xff\xff", b"\xdd\xff\xff\xff\xff", b"\xdb\xff\xff\xff\xff"):
             peer.send_bytes(lie)

@@ -2,7 +2,7 @@
 
 Both generations (langbot-plugin 0.5.5 and 0.7.18), over stdio (the client starts `boxd -s` itself,
 with the environment that LangBot gives it) and over WebSocket, without and with a token.
-client_script.py does the talking inside the client's own environment; here its results are judged.
+client_script.py runs the client in its own environment; the results are checked here.
 """
 
 import concurrent.futures
@@ -22,7 +22,7 @@ from clientlib import ERROR_NAMES, TOKEN
 SCRIPT = testpaths.SCRIPTS / "client_script.py"
 INSTANCE = "0d6fc1a6-3b7c-4f6e-9d53-1f0d2c1d5a11"
 
-# What LangBot 4.11 sends when nobody has configured anything.
+# What LangBot 4.11 sends without any configuration.
 DEFAULT_CONFIG = {
     "enabled": True,
     "backend": "local",
@@ -62,7 +62,7 @@ DEFAULT_CONFIG = {
     "e2b": {"api_key": "", "api_url": "", "template": ""},
 }
 
-# Names that the clients have a class for in their table; they turn all others into BoxError.
+# Names that the clients have a class for; they turn all others into BoxError.
 KNOWN = set(ERROR_NAMES[:9])
 
 SESSION_MEMBERS = {
@@ -84,7 +84,7 @@ SESSION_MEMBERS = {
 
 
 def drive(generation, carrier, scenario, folder, variable="BOX_BUILD"):
-    """Runs one scenario of client_script.py; its results."""
+    """Runs one scenario of client_script.py; returns its results."""
     token = None if carrier == "websocket" else TOKEN
     wanted = {
         "carrier": "stdio" if carrier == "stdio" else "websocket",
@@ -123,7 +123,7 @@ def run_script(generation, wanted, folder):
     assert "Sanitizer" not in done.stderr and "runtime error:" not in done.stderr, done.stderr
     results = json.loads(done.stdout)
     if wanted["carrier"] == "stdio":
-        # At the end of stdin everything is gone within the 2 s that clients wait.
+        # After the end of stdin everything is gone within the 2 s that clients wait.
         assert results.pop("exit_code") == 0
         assert results.pop("exit_seconds") < 2.0 + boxdlib.STALL_SECONDS
     return results
@@ -141,7 +141,7 @@ SCENARIOS = {
 
 @pytest.fixture(scope="module")
 def driven(request, tmp_path_factory):
-    """Each scenario for each generation and way, two at a time: futures."""
+    """Each scenario for each generation and transport, two at a time: futures."""
     names = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
     everything = itertools.product(GENERATIONS, WAYS, [one for one in SCENARIOS if one in names])
 
@@ -165,7 +165,7 @@ def way(request):
 
 
 def scenario(name):
-    """A fixture: the results of one scenario, driven once for each generation and way."""
+    """A fixture: the results of one scenario, run once for each generation and transport."""
 
     @pytest.fixture(scope="module", name=name)
     def results(driven, generation, way):
@@ -181,7 +181,7 @@ no_backend = scenario("no_backend")
 
 
 def test_versions(generation):
-    """The environments hold the generations that this file speaks of."""
+    """The environments have the generations that this file names."""
     venv = os.environ[f"BOX_VENV_{generation}"]
     code = "import importlib.metadata as m; print(m.version('langbot-plugin'))"
     done = subprocess.run(
@@ -197,7 +197,7 @@ def test_connect(connect):
     assert connect["ping"] == {}
     assert connect["init"] is None and connect["initialize"] is None
     assert connect["connect_seconds"] < 10
-    # The default workspace was made, below the working folder.
+    # The default workspace was created below the working folder.
     assert (connect["folder"] / "data" / "box" / "default").is_dir()
 
 

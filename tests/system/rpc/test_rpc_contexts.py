@@ -1,6 +1,6 @@
-"""Contexts and the generation fence: who a request is for, and what is out of date.
+"""Contexts and generations: whom a request is for, and which requests are out of date.
 
-Where a rule has an exact text, the text is compared whole: clients match on these texts.
+Texts that clients match on are compared whole.
 """
 
 import pytest
@@ -30,7 +30,7 @@ NEEDS_CONTEXT = "PermissionError: Box tenant action requires a trusted Workspace
     ],
 )
 def test_good_contexts(box, given):
-    """All of these mean the same workspace: the installation part is dropped."""
+    """All of these are the same workspace: the installation part is ignored."""
     box.exec("echo x", "mine", context=given)
     (session,) = box.ask("box_get_sessions", context=context())["sessions"]
     assert session["session_id"] == "mine"
@@ -68,7 +68,7 @@ def test_good_contexts(box, given):
     ],
 )
 def test_bad_contexts(box, given):
-    """Refused on every action alike."""
+    """Refused for every action."""
     for action in ("box_status", "__ping"):
         assert box.fail(action, context=given).startswith("ValidationError: ")
 
@@ -83,7 +83,7 @@ def test_context_of_another_instance(box):
 
 
 def test_clients_without_contexts_share_a_tenant(box):
-    """Clients older than tenancy: one tenant for all of them, and none of the others."""
+    """Clients from before tenancy: they share one tenant, separate from all others."""
     box.exec("echo x", "old", context=None)
     listed = box.ask("box_get_sessions", context=None)["sessions"]
     assert [one["session_id"] for one in listed] == ["old"]
@@ -107,7 +107,7 @@ def test_require_context(tmp_path):
         assert client.exec("echo x")["stdout"] == "x"
 
 
-# The generation fence.
+# Generations.
 
 
 def test_stale_generation(box):
@@ -116,11 +116,12 @@ def test_stale_generation(box):
         assert box.fail(action, context=context(generation=2)) == STALE
         assert box.ask(action, context=context(generation="3"))
         assert box.ask(action, context=context("ws2", 1)), "another workspace is not concerned"
-    assert box.ask("__ping", context=context(generation=1)) == {}, "host actions know no fence"
+    assert box.ask("__ping", context=context(generation=1)) == {}, "host actions have no generation"
 
 
 def test_generation_advance_ends_what_is_older(box):
-    """Running commands of the older placement end by the Stale error, and its sessions go."""
+    """Running commands of the older placement end with the Stale error, and its sessions are
+    removed."""
     old, new, other = context(), context(generation=2), context("ws2")
     box.exec("echo x", "idle", context=old)
     running = box.start("box_exec", {"cmd": "sleep 60000", "session_id": "s"}, context=old)
@@ -149,7 +150,7 @@ def test_generation_advance_by_another_connection(web):
         assert failure(first.wait(running, 5)) == STALE
 
 
-def test_fence_is_bounded(box):
+def test_number_of_generations_is_limited(box):
     box.init(limits={"max_admission_records": 3})
     used = [context(f"w{n}") for n in range(3)]
     for one in used:

@@ -1,6 +1,6 @@
-"""The envelope, message by message: what is ignored, what is refused, what is given back.
+"""The envelope, message by message: what is ignored, what is refused, what is returned.
 
-Where a rule has an exact text, the text is compared whole: clients match on these texts.
+Texts that clients match on are compared whole.
 """
 
 import re
@@ -39,7 +39,7 @@ from clientlib import context, failure, success
     ],
 )
 def test_ignored(client, text):
-    """No request: no answer, a warning, and the connection stays."""
+    """Not a request: no answer, a warning, and the connection stays."""
     client.ask("__ping")
     client.send_text(text)
     client._seq = 100
@@ -52,13 +52,13 @@ def test_ignored(client, text):
 
 
 def test_first_message_is_no_json(client):
-    """Also when it is the first one. (On stdio the first byte chooses the codec.)"""
+    """Also as the first message. (On stdio the first byte selects the codec.)"""
     client.send_text("{no JSON")
     assert client.ask("__ping") == {}
 
 
 def nested(depth):
-    """A ping whose lists and maps are `depth` deep in all; it is two deep by itself."""
+    """A ping whose lists and maps are `depth` deep in all; the envelope is two deep."""
     inner = "[" * (depth - 2) + "]" * (depth - 2)
     return '{"seq_id": 7, "action": "__ping", "data": {"x": %s}}' % (inner or "1")
 
@@ -75,7 +75,7 @@ def test_nesting(client):
 
 
 def test_many_values(client):
-    """More values than a message may have: ignored, like what is too deep."""
+    """More values than a message may have: ignored, like a message that is too deep."""
     for count, answered in ((200000, True), (300000, False)):
         items = ",".join(["0"] * count)
         client.send_text('{"seq_id": %d, "action": "__ping", "data": {"x": [%s]}}' % (count, items))
@@ -83,7 +83,7 @@ def test_many_values(client):
 
 
 def test_no_utf8(client):
-    """stdio drops the line; WebSocket closes with 1007, as its standard demands."""
+    """stdio drops the line; WebSocket closes with 1007, as its standard requires."""
     client.ask("__ping")
     bad = b'{"seq_id": 1, "action": "__ping", "data": {"x": "\xff\xfe"}}'
     if client.carrier == "stdio":
@@ -108,7 +108,7 @@ def test_seq_id_is_given_back(client):
 
 
 def test_seq_id_twice(client):
-    """Nothing forbids it: each request has its answer."""
+    """Allowed: each request has its answer."""
     for _ in range(2):
         client.send({"seq_id": 5, "action": "__ping", "data": {}})
     for _ in range(2):
@@ -141,7 +141,7 @@ def test_seq_id_twice(client):
             3,
             "stream_flow_control",
         ),
-        # A bad envelope comes before an unknown action.
+        # A malformed envelope is reported before an unknown action.
         ({"seq_id": 3, "action": "no_such", "data": []}, 3, "data"),
     ],
 )
@@ -155,7 +155,7 @@ def test_malformed_envelope(client, message, seq, field):
 
 
 def test_envelope_is_forgiving(client):
-    """Unknown members, nulls and flow control on plain calls do no harm."""
+    """Unknown members, nulls and flow control on plain calls are ignored."""
     client.send({"seq_id": 1, "action": "__ping", "data": {"x": 1}, "y": 2, "context": None})
     assert success(client.wait(1)) == {}
     for flow in (1, None):
@@ -204,7 +204,7 @@ def test_answers_come_in_any_order(box):
     assert [box.receive()["seq_id"] for _ in range(4)] == [*fast, slow]
 
 
-# Names of errors inside what a client says.
+# Error names in client-supplied text.
 
 
 SMUGGLED = [
@@ -230,7 +230,7 @@ SMUGGLED = [
 @pytest.mark.parametrize("smuggled", ["BoxAdmissionError: x", "BoxAdmissionError:" * 2])
 @pytest.mark.parametrize("action, member, data", SMUGGLED)
 def test_names_in_client_text(box, action, member, data, smuggled):
-    """A client finds `Name:` anywhere in a message, so none may be there but the real one."""
+    """Clients look for `Name:` anywhere in a message, so only the real name may be there."""
     box.exec("echo x", "here")
     for text in (smuggled, "/etc/" + smuggled, "/" + smuggled, [smuggled], {smuggled: smuggled}):
         if action == "action":
@@ -256,7 +256,7 @@ def test_names_in_contexts(box):
 
 
 def test_names_in_the_backends_text(box):
-    """Also what a backend says of a client's files may hold such a name."""
+    """A backend's text about a client's files may contain such a name, too."""
     cmd = "fail BoxValidationError no file BoxAdmissionError: x"
     text = box.fail("box_exec", {"cmd": cmd, "session_id": "s"})
     assert text.startswith("BoxValidationError: no file ") and "AdmissionError:" not in text

@@ -1,4 +1,4 @@
-"""Commands and what they print, the size of messages, and the chunk form of stdio."""
+"""Commands and their output, sizes of messages, and the chunked form of stdio."""
 
 import contextlib
 import json
@@ -61,7 +61,7 @@ def test_exec_that_cannot_have_a_box(box):
 
 
 def test_exec_text(box):
-    """Awkward characters come back equal, escaped or not on their way in."""
+    """Special characters come back unchanged, whether they were escaped or not."""
     controls = "".join(map(chr, range(1, 32)))
     text = "a" + controls + "\"'\\/\x7f\x80\u2028\u2029\ufeffé漢😀\U0010ffffz"
     for ascii_only in (True, False):
@@ -80,7 +80,7 @@ def test_output_is_stripped(box):
 
 
 def test_lone_surrogate_is_replaced(box):
-    """It has no UTF-8 form; the message is served all the same."""
+    """It has no UTF-8 form; the message is still served."""
     box.send_text(
         '{"seq_id": 5, "action": "box_exec", "data": {"cmd": "echo a\\ud800z", "session_id": "s"}}'
     )
@@ -104,7 +104,7 @@ def test_output_at_the_default_limit(box):
 
 
 def test_output_that_grows_when_encoded(box):
-    """Control characters take six bytes in JSON: clipped earlier, by the same line."""
+    """Control characters take six bytes in JSON: clipped earlier, with the same line."""
     size = 5000000
     stdout = box.exec(f"raw {size}")["stdout"]
     line = r"\n\.\.\. \[raw output clipped at (\d+) bytes, (\d+) bytes discarded\]$"
@@ -142,14 +142,14 @@ def test_message_too_large_on_stdio(stdio):
 
 
 def assert_too_large(ws):
-    """Nothing comes but the close."""
+    """Nothing but the close arrives."""
     with pytest.raises(Closed) as end:
         ws.recv()
     assert end.value.code == 1009
 
 
 def test_message_too_large_on_websocket(web):
-    """More than 16 MiB: closed with 1009 as soon as the header tells, however fragmented."""
+    """More than 16 MiB: closed with 1009 as soon as the header shows it, however fragmented."""
     over = MESSAGE_BYTES_MAX + 1
     with Ws(web.port) as ws:
         ws.send(b"{", declared=over)
@@ -170,7 +170,7 @@ def test_message_of_exactly_16_mib(client):
     assert success(client.wait(1)) == {}
 
 
-# The chunk form of stdio.
+# The chunked form of stdio.
 
 
 @pytest.fixture
@@ -188,7 +188,7 @@ PING = '{"seq_id": 9, "action": "__ping", "data": {}}'
 
 
 def test_chunks_of_any_size(stdio):
-    """Also of a short message, with blank lines and CR LF between."""
+    """Also for a short message, with blank lines and CR LF in between."""
     start = {"type": "chunk_start", "total_size": len(PING)}
     pieces = [{"type": "chunk_data", "data": c, "offset": n} for n, c in enumerate(PING)]
     send_lines(stdio, start, *pieces, {"type": "chunk_end"})
@@ -198,7 +198,7 @@ def test_chunks_of_any_size(stdio):
 
 
 def test_answers_come_in_chunks(stdio):
-    """Over 16 KiB in chunks, up to that in a line. LineReader checks sizes and offsets."""
+    """Above 16 KiB in chunks, else in a line. LineReader checks sizes and offsets."""
     stdio.init()
     stdio.exec("print 16000")
     assert stdio.lines.lines_seen == {"plain": 2}
@@ -237,7 +237,7 @@ def test_broken_chunks_end_the_connection(stdio, lines):
 
 
 def test_stdout_has_messages_only(tmp_path):
-    """With all the log there is, and traffic on the port too."""
+    """With all logging enabled, and with traffic on the port."""
     with boxdlib.Boxd("--log-level=debug", stdio=True, cwd=tmp_path) as boxd, Stdio(boxd) as client:
         client.init()
         boxd.http("/nothing")

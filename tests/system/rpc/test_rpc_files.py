@@ -1,4 +1,4 @@
-"""Files in chunks: their order, sizes, names, and how much is held for all."""
+"""Files in chunks: order, sizes, names, and the limit of what is held in memory."""
 
 import base64
 
@@ -41,7 +41,7 @@ def test_file_out_of_order(client):
     client.ask("__file_chunk", chunk())
     assert client.fail("__file_chunk", chunk(index=2)) == CAPABILITY, "a gap"
     assert client.fail("__file_chunk", chunk(index=1, amount=4)) == CAPABILITY, "another amount"
-    # What was there is not harmed by a refusal.
+    # A refusal leaves the existing file unchanged.
     assert client.ask("__file_chunk", chunk(index=1)) == {}
     assert client.fail("__file_chunk", chunk(index=1)) == CAPABILITY, "twice"
     assert client.ask("__file_chunk", chunk(index=2)) == {}
@@ -133,7 +133,8 @@ def test_file_transfers_at_once(client):
 
 
 def test_file_budget_of_all_connections(tmp_path):
-    """256 MiB are held for all connections together; a closed connection gives its share back."""
+    """At most 256 MiB are held for all connections together; closing a connection releases its
+    share."""
     piece = b"x" * 16384
     per_file = 100 * 64  # chunks in 100 MiB
     with boxdlib.Boxd(programs=boxdlib.build("BOX_RELEASE_FAKE"), cwd=tmp_path) as boxd:
@@ -159,7 +160,7 @@ def test_file_budget_of_all_connections(tmp_path):
                 assert watcher.fail("__file_chunk", chunk("w")) == full
                 filler.send(request(16384, 16384))
                 assert failure(filler.receive()) == full
-                # The file that did not fit is gone whole, 56 MiB of it.
+                # The file that did not fit is gone completely, 56 MiB of it.
                 assert watcher.ask("__file_chunk", chunk("w")) == {}
             with MsgpackWeb(boxd) as filler:
                 for start in range(0, 16320, 64):

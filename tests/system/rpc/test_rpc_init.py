@@ -1,4 +1,4 @@
-"""box_init: limits, what is kept and what is refused, and the default workspace."""
+"""box_init: limits, which members are kept or refused, and the default workspace."""
 
 import pathlib
 
@@ -31,7 +31,8 @@ def test_init_limit(client, name):
 
 
 def test_init_merges(client):
-    """By top-level key: a section replaces its own, others stay; limits stay one by one."""
+    """Merged by top-level key: a section replaces the old one, others stay; limits are merged one
+    by one."""
     client.init(session_ttl_sec=7, limits={"max_sessions": 5})
     client.ask("box_init", {"limits": {"max_managed_processes": 6}})
     status = client.ask("box_status")
@@ -66,7 +67,7 @@ def test_init_refused_applies_nothing(client, tmp_path):
 
 
 def test_init_unknown_members(client):
-    """Ignored, and said so in one line of the log that names them."""
+    """Ignored, with one log line that names them."""
     client.init(
         surprise=1,
         other={"x": 1},
@@ -87,7 +88,7 @@ def test_init_unknown_members(client):
 
 
 def test_init_keeps_the_backend_of_sessions(client):
-    """With sessions there, the backend is not chosen anew."""
+    """While there are sessions, the backend is not changed."""
     client.init()
     client.exec("echo x")
     client.ask("box_init", {"backend": "nothing"})
@@ -128,14 +129,14 @@ def test_init_outside_allowed_roots(client, tmp_path):
         f"{root}, {second}"
     )
     assert not target.exists()
-    # A root that merely begins alike is another folder.
+    # A root that only has the same prefix is another folder.
     local = {"default_workspace": f"{root}x", "allowed_mount_roots": [str(root)]}
     assert "is outside allowed_mount_roots" in client.fail("box_init", {"local": local})
     assert not (tmp_path / "inx").exists()
 
 
 def test_init_existing_folder_outside_allowed_roots(client, tmp_path):
-    """The roots say what may be made; a folder that is there may be named."""
+    """The roots decide what may be created; an existing folder may be named."""
     (tmp_path / "there").mkdir()
     local = {"default_workspace": str(tmp_path / "there"), "allowed_mount_roots": ["/nowhere"]}
     assert client.ask("box_init", {"local": local}) == {"initialized": True}
@@ -154,7 +155,7 @@ def test_init_blocked_workspace(client, path):
 
 
 def test_init_blocked_by_a_link(client, tmp_path):
-    """A link does not lead into a blocked folder."""
+    """A link into a blocked folder is refused."""
     (tmp_path / "link").symlink_to("/etc")
     local = {"host_root": str(tmp_path), "default_workspace": "link/x"}
     assert client.fail("box_init", {"local": local}).startswith("BoxValidationError: ")

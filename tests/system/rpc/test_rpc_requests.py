@@ -1,4 +1,6 @@
-"""Many requests at once: what is refused as too many, cancelled, and ended with its connection."""
+"""Many requests at once: refused when there are too many, cancelled, and ended with their
+connection.
+"""
 
 import pytest
 
@@ -11,7 +13,7 @@ STALE = "PermissionError: Stale Box placement generation"
 
 
 def test_busy(box):
-    """128 at once are served, the 129th is refused at once; the cancel lane is beside them."""
+    """128 at once are served, the 129th is refused immediately; the cancel lane has its own limit."""
     execs = [
         box.start("box_exec", {"cmd": "sleep 60000", "session_id": f"s{n % 9}"}) for n in range(128)
     ]
@@ -20,7 +22,7 @@ def test_busy(box):
     for n in range(10):
         assert box.ask("__cancel_action", {"seq_id": execs[n]}) == {"cancelled": True}
         assert box.ask("__stream_ack", {"seq_id": execs[n], "index": 1}) == {"accepted": False}
-    # Ten have room now.
+    # Now there is room for ten.
     assert box.ask("__ping") == {}
     more = [box.start("box_exec", {"cmd": "sleep 60000", "session_id": "t"}) for _ in range(10)]
     assert box.fail("__ping") == BUSY
@@ -50,7 +52,7 @@ def test_cancel(box):
 
 
 def test_cancel_of_a_session_being_made(box):
-    """The half-made box is ended with the request that wanted it."""
+    """The half-made box is ended with the request that needed it."""
     seq = box.start("box_create_session", {"session_id": "m", "image": "make-60000"})
     assert box.ask("box_status")["capacity"]["used"] == 1
     assert box.ask("__cancel_action", {"seq_id": seq}) == {"cancelled": True}
@@ -75,7 +77,7 @@ def test_cancel_without_a_number(box, seq):
 
 
 def test_cancel_from_elsewhere(box):
-    """Another workspace cannot; an equal context can, with an installation too."""
+    """Another workspace cannot cancel it; an equal context can, also with an installation."""
     seq = box.start("box_exec", {"cmd": "sleep 60000", "session_id": "s"})
     wait_running(box)
     for other in (context("ws2"), None):
@@ -105,7 +107,7 @@ def test_stream_ack(box):
 
 
 def test_close_cancels_execs(web):
-    """What a connection had under way ends with it; its sessions stay."""
+    """Requests in flight end with their connection; its sessions stay."""
     with web.web() as second:
         second.init()
         with web.web() as first:
@@ -124,7 +126,7 @@ def test_close_cancels_execs(web):
 
 
 def test_end_of_stdin_ends_all(tmp_path):
-    """With commands running and boxes being made, boxd is gone within 2 s, with exit code 0."""
+    """With commands running and boxes being made, boxd ends within 2 s, with exit code 0."""
     with boxdlib.Boxd(stdio=True, cwd=tmp_path) as boxd, Stdio(boxd) as client:
         client.init()
         client.start("box_exec", {"cmd": "sleep 60000", "session_id": "s"})

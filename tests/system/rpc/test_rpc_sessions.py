@@ -1,4 +1,4 @@
-"""Status, sessions and tenancy: what is told of a session, its names, and its end."""
+"""Status, sessions and tenancy: what is reported about a session, its names, and its end."""
 
 import re
 
@@ -50,7 +50,7 @@ def test_status(box):
 
 
 def test_capacity(box):
-    """limit - used of this workspace, or what is left for all, whichever is less."""
+    """limit - used in this workspace, or what is left for all, whichever is less."""
     box.init(limits={"max_sessions": 4})
     two = context("ws2")
     for session in ("a", "b"):
@@ -153,7 +153,7 @@ def test_session_conflict(box, field):
 
 
 def test_session_names(box):
-    """Both spellings are one session; answers have the safe one, a deletion that of its asker."""
+    """Both spellings name one session; answers have the normalized one, a deletion the caller's."""
     assert box.exec("echo x", "person:1/a b")["session_id"] == "person-1-a-b"
     assert box.exec("echo x", "person-1-a-b")["session_id"] == "person-1-a-b"
     (session,) = box.ask("box_get_sessions")["sessions"]
@@ -202,7 +202,7 @@ def test_sessions_not_found(box):
 
 
 def test_tenants_are_apart(box):
-    """The same names in two workspaces are two things, and nobody reaches the other's."""
+    """The same names in two workspaces are separate sessions, and neither can reach the other's."""
     one, two = context("ws1"), context("ws2")
     box.exec("echo x", "s", context=one, memory_mb=64)
     assert box.fail("box_get_session", {"session_id": "s"}, context=two) == (
@@ -226,7 +226,7 @@ def test_tenants_are_apart(box):
 
 
 def test_shutdown_removes_sessions(box):
-    """Of all tenants; commands under way end, and the runtime stays up."""
+    """Sessions of all tenants; running commands end, and the runtime stays up."""
     box.exec("echo x", "p", persistent=True)
     box.exec("echo x", "s", context=context("ws2"))
     running = box.start("box_exec", {"cmd": "sleep 60000", "session_id": "r"})

@@ -1,5 +1,5 @@
-"""Live commands by the streaming of the real clients themselves: 0.7 counts and acknowledges parts
-by its own flow control and cancels what it leaves, 0.5 does neither.
+"""Live commands with the streaming of the real clients: 0.7 counts and acknowledges parts with its
+own flow control and cancels streams it abandons, 0.5 does neither.
 """
 
 import base64
@@ -9,7 +9,8 @@ import pytest
 
 import nativelib
 
-# 0.5 gives up a stream of which 128 parts wait in it; 0.7 is never sent more than it has room for.
+# 0.5 abandons a stream once 128 parts are waiting in it; 0.7 is never sent more than it has room
+# for.
 NUMBERS = {"OLD": 20_000, "NEW": 400_000}
 ZEROS = 5_000_000
 EXIT = {"event": "exit", "status": "completed"}
@@ -90,7 +91,7 @@ def test_much_output_arrives_whole(flow):
 
 
 def test_control_characters_arrive_whole(flow):
-    """As text of JSON they are six times as long; 0.7 takes no part of more than 1 MiB."""
+    """As JSON text they are six times as long; 0.7 accepts no part above 1 MiB."""
     told = flow.gave("zeros")
     digest = hashlib.sha256(bytes(ZEROS)).hexdigest()
     assert told["stdout"] == {"sha256": digest, "bytes": ZEROS}
@@ -139,7 +140,8 @@ def test_a_terminal_without_rows(flow):
 
 
 def test_one_that_is_left(flow):
-    """0.7 cancels it; 0.5 says nothing, and it runs on until the connection or the session ends."""
+    """0.7 cancels it; 0.5 sends nothing, and the command runs until the connection or the session
+    ends."""
     told = flow.gave("left")
     assert (told["stdout"], "exit" in told) == ("first\n", False)
     assert flow.gave("what was left") == (0 if flow.generation == "NEW" else 1)

@@ -2,8 +2,8 @@
 
 Run by the python of an environment that has the package (0.5.x or 0.7.x), with one argument: a file
 with a JSON map {carrier, command, env, url, headers, instance, steps, stay}. `steps` maps names to
-steps (see `Steps`); with `stay` what they made is not shut down. Prints one JSON line: for each
-name what came, or [class, text] of what was raised.
+steps (see `Steps`); with `stay` the boxes are not shut down at the end. Prints one JSON line: for
+each name the result, or [class, text] of the exception.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from client_script import Drive
 
 
 class Live(enum.Enum):
-    """Actions that the package has no names for: its handler calls whatever has a value."""
+    """Actions that the package has no names for: its handler calls any object with a `value`."""
 
     STREAM = "box_exec_stream"
     INPUT = "box_exec_input"
@@ -37,7 +37,7 @@ class Steps(Drive):
             self.results[name] = await self.step(**step)
 
     async def step(self, do, **members):
-        """What the step `do` gives; `raises` in its place where the client raised."""
+        """The result of the step `do`; `raises` in its place if the client raised."""
         try:
             return {"gave": await getattr(self, "do_" + do)(**members)}
         except Exception as exc:
@@ -127,7 +127,7 @@ class Steps(Drive):
         return found.model_dump(mode="json")
 
     async def do_exited(self, **members):
-        """The same, when it has ended."""
+        """The same, after the process has ended."""
         while (found := await self.do_process(**members))["status"] == "running":
             await asyncio.sleep(0.01)
         return found
@@ -136,7 +136,7 @@ class Steps(Drive):
         return await self.client.stop_managed_process(session_id, process_id, self.where(members))
 
     async def do_install(self, upload, filename, **members):
-        """Skills, by clients that keep them in the runtime."""
+        """Skills, with clients that keep them in the runtime."""
         content = pathlib.Path(upload).read_bytes()
         return await self.client.install_skill_zip(
             content, filename, action_context=self.where(members)
@@ -158,15 +158,15 @@ class Steps(Drive):
         await asyncio.sleep(seconds)
 
     async def do_kill_init(self, marker):
-        """kill -9 of PID 1 of the box in which the process with this argument is."""
+        """kill -9 of PID 1 of the box that has a process with this argument."""
         await asyncio.to_thread(proclib.kill_init, marker)
 
     async def do_await(self, marker):
-        """Until there is a process with this argument."""
+        """Waits until there is a process with this argument."""
         await asyncio.to_thread(proclib.find_one, marker)
 
     async def do_look(self, folder):
-        """What is in a folder of the host: text of files, None for folders, by path."""
+        """The contents of a host folder: text of files, None for folders, by path."""
         found = {}
         for path in sorted(pathlib.Path(folder).rglob("*")):
             below = str(path.relative_to(folder))
@@ -175,7 +175,7 @@ class Steps(Drive):
         return found
 
     async def do_count(self, marker, most=None):
-        """How many there are, when there are no more than `most` or after 10 s."""
+        """The number of such processes, once there are at most `most` or after 10 s."""
         end = time.monotonic() + 10
         while True:
             found = len(await asyncio.to_thread(proclib.find, marker))

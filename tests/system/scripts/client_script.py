@@ -27,7 +27,7 @@ TEXT_BYTES = 1024 * 1024
 
 
 def awkward_text():
-    """Every character that a codec could trip over, fenced by letters against stripping."""
+    """Every character that might confuse a codec, between letters so that nothing is stripped."""
     controls = "".join(chr(code) for code in range(1, 0x20))
     others = "\x7f\x80\x85\x9f\xa0\u200b\u2028\u2029\ufeff\ufffd\uffff"
     quotes = "\"'\\/`${}<>&%"
@@ -56,7 +56,7 @@ class Drive:
         return result.model_dump(mode="json")
 
     async def error(self, awaitable):
-        """The class and text of what the client raises."""
+        """The class and text of the client's exception."""
         try:
             got = await awaitable
         except Exception as exc:
@@ -67,7 +67,7 @@ class Drive:
     # -- scenarios
 
     async def connect(self):
-        """What LangBot does first, and what it asks of a runtime that runs nothing."""
+        """LangBot's first requests, and requests to a runtime that runs nothing."""
         out = self.results
         started = time.monotonic()
         out["ping"] = await self.handler.call_action(CommonAction.PING, {}, timeout=15)
@@ -83,7 +83,7 @@ class Drive:
         out["file_seconds"] = time.monotonic() - started
 
     async def sandbox(self):
-        """Commands and sessions, by the fake backend."""
+        """Commands and sessions with the fake backend."""
         out, client = self.results, self.client
         await client.init({**self.wanted["default_config"], "backend": "fake"})
         await client.initialize()
@@ -124,7 +124,7 @@ class Drive:
             out[name] = (await self.execute("echo " + long))["stdout"] == long
 
     async def errors(self):
-        """Every error name, by the backend and as it comes about."""
+        """Every error name, from the backend and from real causes."""
         out, client = self.results, self.client
         await client.init({"backend": "fake", "limits": {"max_sessions": 1}})
         out["named"] = {

@@ -1,9 +1,10 @@
-"""Drives a runtime with the first published client that had a sandbox (langbot-plugin 0.4), as LangBot
-4.10 did: it sends no token, no instance and no context, and knows sessions by the names it gave.
+"""Drives a runtime with the first published client that had a sandbox (langbot-plugin 0.4), as
+LangBot 4.10 did: it sends no token, no instance and no context, and knows sessions by the names it
+gave.
 
 Run by a python that finds the package, with one argument: a JSON map {carrier, command, env, url,
 relay}. `relay` is the base address of relays; over stdio the port of the command. Prints one JSON
-line: the results by name. Nothing of the package is changed.
+line: the results by name. The package is not modified.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ class Drive:
         self.results = {}
 
     async def error(self, awaitable):
-        """The class of what the client raises."""
+        """The class of the client's exception."""
         try:
             return ["nothing raised", repr(await awaitable)]
         except Exception as exc:

@@ -1,8 +1,8 @@
-"""LangBot's own services in a container, which dial the runtime that is in another one.
+"""LangBot's own services in a container, which connect to the runtime in another container.
 
 Run by the python of an environment that has the package, with one argument: a JSON map {instance,
-host_root, profile}. Nothing says where the runtime is: /.dockerenv is there. Prints one JSON line:
-the results by name.
+host_root, profile}. The address of the runtime is not configured: LangBot derives it, as
+/.dockerenv exists. Prints one JSON line: the results by name.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What LangBot's services need of the rest of LangBot, as small stand-ins, and the services on top.
+"""LangBot's services, and small stand-ins for the rest of LangBot that they need.
 
 For scripts that are run by the python of an environment that has the package `langbot`.
 """
@@ -56,8 +56,8 @@ def make_application(wanted):
 
 
 def choose_child(port):
-    """LangBot has no settings for these two: in a container it dials a host and starts no child,
-    and its port may be someone else's here."""
+    """LangBot has no settings for these two: in a container it connects to a host and starts no
+    child, and its default port may be in use here."""
     platform.get_platform = lambda: "linux"
     connector._DEFAULT_PORT = port
 
@@ -98,7 +98,7 @@ async def raised(awaitable):
 
 
 class Drive:
-    """One LangBot: its services, what they work on, and the results so far."""
+    """One LangBot: its services, their working data, and the results so far."""
 
     def __init__(self, wanted):
         self.wanted = wanted

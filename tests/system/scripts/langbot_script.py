@@ -22,7 +22,7 @@ PARCELS = [(f"parcel-{number}", os.urandom(256 << 10)) for number in range(3)]
 
 
 async def run_runner(drive):
-    """A run of a pipeline gets its box, and what the user sent."""
+    """A pipeline run gets its box, and the user's attachments."""
     out, runner, context = drive.out, drive.runner, drive.context
     out["status"] = await runner.status(context)
     acquired = await runner.acquire(context, {"reuse_key": "person"})
@@ -55,7 +55,8 @@ async def run_tools(drive):
 
 
 async def run_attachments(drive):
-    """What came in, as the box sees it; and as a LangBot sends it that does not see the folder."""
+    """The attachments as the box sees them, and as a LangBot sends them that does not see the
+    folder."""
     out = drive.out
     paths = [item["path"] for item in out["imported"]]
     out["seen inside"] = (await drive.sh(f"sha256sum {' '.join(paths)}"))["stdout"]
@@ -68,7 +69,7 @@ async def run_attachments(drive):
 
 
 async def run_export(drive):
-    """A copy of what came in, and something large."""
+    """A copy of the attachments, and a large file."""
     out, runner, query = drive.out, drive.runner, drive.query
     source, target = out["imported"][0]["path"], out["outbox"]
     command = (

@@ -4,7 +4,7 @@ import asyncio
 import gc
 import types
 
-# First: LangBot's modules import one another in a circle.
+# Imported first, because LangBot's modules import each other in a circle.
 import langbot.pkg.core.app  # noqa: F401
 from langbot.pkg.provider.tools.loaders import skill
 from langbot.pkg.provider.tools.loaders.mcp import MCPLoader
@@ -27,14 +27,14 @@ SKILL = {
 
 
 async def write_draft(drive, folder):
-    """By the tools of the model, as one that writes a skill does."""
+    """With the model's tools, as a model writes a skill."""
     for path, content in SKILL.items():
         await drive.use("write", path=f"{folder}/{path}", content=content)
     await drive.sh(f"chmod 755 {folder}/greet.sh")
 
 
 async def run_skill(drive):
-    """A skill is published, activated and used; a mount that only this run's commands have."""
+    """A skill is published, activated and used; its mount belongs to the commands of this run only."""
     out = drive.out
     sleeper = f"sleep {drive.wanted['marker']} & echo $! > /tmp/sleeper"
     await drive.sh(f"echo kept > /tmp/kept; {sleeper}")
@@ -51,7 +51,7 @@ async def run_skill(drive):
     out["greeted"] = await drive.sh(f"{place}/greet.sh world && cd {place} && {tree}")
     out["spoiled"] = await drive.sh(f"echo x > {place}/data/word; rm {place}/greet.sh; ls {place}")
     out["skill read"] = await drive.use("read", path=f"{place}/SKILL.md")
-    # The session is the one from before, with what runs in it.
+    # The existing session, with its processes.
     out["same session"] = await drive.sh("cat /tmp/kept; kill -0 $(cat /tmp/sleeper) && echo runs")
     other = types.SimpleNamespace(**{**vars(drive.query), "variables": {}})
     path = out["mounts"][0]["mount_path"]
@@ -63,7 +63,7 @@ async def run_skill(drive):
 
 
 def server_config(drive):
-    """A folder of the operator's, which LangBot copies into the workspace, with a program."""
+    """An operator's folder with a program, which LangBot copies into the workspace."""
     folder = drive.wanted["server_folder"]
     return {
         "name": NAME,
@@ -84,7 +84,7 @@ def texts(contents):
 
 
 async def managed(drive, session):
-    """What the runtime says of the server's process."""
+    """The runtime's info about the server's process."""
     info = await drive.box.get_managed_process(
         drive.context, session._build_box_session_id(), session.server_uuid
     )
@@ -92,7 +92,7 @@ async def managed(drive, session):
 
 
 async def run_mcp(drive):
-    """The loader hosts a server as it does at LangBot's start, and the model uses its tools."""
+    """The loader starts a server as at LangBot's start, and the model uses its tools."""
     out, context = drive.out, drive.context
     loader = drive.application.mcp_loader = MCPLoader(drive.application)
     try:
@@ -132,7 +132,7 @@ async def use_mcp(drive, loader, session, out):
 
 
 async def break_off(session, out):
-    """The relay's connection is torn, and LangBot makes another one."""
+    """The relay's connection is broken, and LangBot makes a new one."""
     relays = [
         found
         for found in gc.get_objects()

@@ -1,8 +1,8 @@
 """A whole conversation by the client of the package `mcp` over the relay.
 
 Run by a python that has the package, with one argument: a JSON map {urls: {everything, files,
-refused}, file, lines, long_bytes}. Prints "tear" when its connection is to be broken, "waiting" when
-the server may be ended, then one JSON line: the results by name, as mcp_client.mjs does.
+refused}, file, lines, long_bytes}. Prints "tear" when its connection is to be broken, "waiting"
+when the server may be ended, then one JSON line: the results by name, as mcp_client.mjs does.
 """
 
 import asyncio
@@ -34,14 +34,14 @@ async def sample(context, params):
 
 @contextlib.asynccontextmanager
 async def dial(url):
-    """A session, and what the server said at its beginning."""
+    """A session, and the server's info from its initialization."""
     async with websocket_client(url) as streams:
         async with ClientSession(*streams, sampling_callback=sample) as session:
             yield session, await session.initialize()
 
 
 async def broken(awaitable):
-    """The code that the connection was closed with, None without one; it raises a group."""
+    """The code of the close, None if there is none; the client raises an exception group."""
     try:
         return ["nothing raised", repr(await awaitable)]
     except* websockets.ConnectionClosed as group:
@@ -103,7 +103,7 @@ async def make_progress(session):
 
 
 async def read_too_much(url, path):
-    """A message of more than 1 MiB, for which the client closes."""
+    """A message of more than 1 MiB, for which the client closes the connection."""
     async with dial(url) as (session, _):
         await session.call_tool("read_text_file", {"path": path})
 
@@ -118,15 +118,15 @@ async def read_files(url, path, lines):
 
 
 async def break_off(url):
-    """Torn in the middle of a call, which the one who holds the connection does. Asked for once: a
-    second time might hit the next connection."""
+    """The connection is broken in the middle of a call, by the process that owns the proxy.
+    Requested once: a second break might hit the next connection."""
 
     async def tear(value, total, words):
         if value == 1:
             print("tear", flush=True)
 
     async with dial(url) as (session, _):
-        # Far longer than it takes to be torn, on the slowest machine.
+        # Far longer than the break takes on the slowest machine.
         arguments = {"duration": 60, "steps": 300}
         name = "trigger-long-running-operation"
         await session.call_tool(name, arguments, progress_callback=tear)
@@ -153,7 +153,7 @@ async def converse(wanted):
     async with dial(urls["everything"]) as (session, _):
         OUT["echo_again"] = text(await session.call_tool("echo", {"message": "again"}))
         print("waiting", flush=True)
-        # Its end is an error of the call that is under way.
+        # Its end fails the call that is in flight.
         arguments = {"duration": 60, "steps": 1}
         OUT["closed"] = await raised(
             session.call_tool("trigger-long-running-operation", arguments)

@@ -1,5 +1,5 @@
-"""What runs inside the namespaces and boxes of network tests: servers, and questions to them. A
-script of its own, which needs nothing beside it: `netinside.py internet|host|box|probe|fetch|...`.
+"""Servers and requests that run inside the namespaces and boxes of network tests. A self-contained
+script: `netinside.py internet|host|box|probe|fetch|...`.
 """
 
 import contextlib
@@ -57,7 +57,7 @@ class Web(http.server.ThreadingHTTPServer):
 
 
 class Echo(socketserver.BaseRequestHandler):
-    """Answers what came; keeps who sent, for the page `seen` that is asked for by `?`."""
+    """Answers datagrams; records the senders for the page `seen`, which `?` requests."""
 
     seen = set()
 
@@ -74,7 +74,7 @@ class Echo(socketserver.BaseRequestHandler):
 
 
 class Names(socketserver.BaseRequestHandler):
-    """The smallest resolver: A of NAME is SITE, everything else does not exist."""
+    """A minimal DNS server: the A record of NAME is SITE, nothing else exists."""
 
     def handle(self):
         query, sock = self.request
@@ -118,7 +118,7 @@ def main_host():
 
 
 def main_offer(address, port, label):
-    """A service at one address; it says who asks."""
+    """A server at one address; it answers with the client's address."""
 
     class Offer(Pages):
         def do_GET(self):
@@ -126,7 +126,7 @@ def main_offer(address, port, label):
             super().do_GET()
 
     class Server(socketserver.ThreadingTCPServer):
-        """Not HTTPServer, which looks for a name of the address first."""
+        """Not HTTPServer, which first resolves the name of its address."""
 
         allow_reuse_address = True
         daemon_threads = True
@@ -139,7 +139,7 @@ def main_box():
 
 
 def main_probe(*targets):
-    """What a connection to each ADDRESS:PORT gives, and after how long."""
+    """The result of connecting to each ADDRESS:PORT, and the time it took."""
     results = {}
     for target in targets:
         address, port = target.rsplit(":", 1)
@@ -183,7 +183,7 @@ def main_echo(message, source=None):
 
 
 def main_lookup(name):
-    """What the name server of boxes says, asked without the C library."""
+    """The answer of the boxes' name server, without the C library."""
     labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
     query = b"\x12\x34\x01\0\0\1\0\0\0\0\0\0" + labels + b"\0\0\1\0\1"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:

@@ -1,6 +1,6 @@
 """Processes of boxes as the host sees them, found by an argument that only they have (a marker).
 
-Needs nothing but Python: it is used in the environments of the real clients too.
+Uses nothing but the standard library: it also runs in the environments of the real clients.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import time
 
 
 def processes():
-    """(pid, folder in /proc) of every process that can be looked at."""
+    """(pid, folder in /proc) of every process that can be inspected."""
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         yield int(folder.name), folder
 
@@ -53,7 +53,7 @@ def find_one(marker, seconds=5.0):
 
 
 def kill_init(marker):
-    """kill -9 of PID 1 from outside; the end of the whole box is waited for."""
+    """kill -9 of PID 1 from outside; waits for the end of the whole box."""
     inside = find_one(marker)
     init = init_of(inside)
     os.kill(init, signal.SIGKILL)

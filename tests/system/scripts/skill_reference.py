@@ -1,9 +1,9 @@
-"""The reference's own skill store, asked as skills_driver is: one JSON line in, one out.
+"""The reference's own skill store, with the interface of skills_driver: one JSON line in, one out.
 
 usage: BOX_VENV_OLD/bin/python skill_reference.py FOLDER
 
-Runs in the old client's virtual environment. The wrapping is that of its server: which members of
-`data` an action reads, and what becomes of an exception.
+Runs in the old client's virtual environment. Reads the members of `data` and maps exceptions as the
+reference's server does.
 """
 
 import json

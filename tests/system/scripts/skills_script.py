@@ -1,9 +1,10 @@
-"""Every skill action by the real client of `langbot-plugin` 0.5, against whatever runtime it is given.
+"""Every skill action by the real client of `langbot-plugin` 0.5, against any runtime.
 
-Run by the python of that client's environment, with one argument: a file with a JSON map
-{command, env, instance, config, steps, folder}. A step is [method, arguments]; an argument {"file": NAME} is that file's bytes,
-and "ROOT" in a text is the tenant's folder. Prints one JSON line: {root, answers}, an answer being ["ok",
-what came] or [the exception's class, its text]; with a second argument `root` only that.
+Run by the python of that client's environment, with one argument: a file with a JSON map {command,
+env, instance, config, steps, folder}. A step is [method, arguments]; an argument {"file": NAME} is
+that file's bytes, and "ROOT" in a text is the tenant's folder. Prints one JSON line: {root,
+answers}, where an answer is ["ok", result] or [the exception's class, its text]; with a second
+argument `root` only that.
 """
 
 import asyncio

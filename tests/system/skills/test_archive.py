@@ -1,5 +1,7 @@
-"""Uploaded ZIPs, by tests/drivers/archive_driver.c: every malicious kind is refused by name,
-nothing lies outside of the folder or above the limits; what packers write is unpacked."""
+"""Uploaded ZIPs, by tests/drivers/archive_driver.c: every malicious kind is refused with its
+reason, nothing is written outside the folder or beyond the limits, and what common packers write is
+unpacked.
+"""
 
 import io
 import os
@@ -26,7 +28,8 @@ def play():
 
 @pytest.fixture
 def unpack(tmp_path):
-    """unpack(bytes) gives (error or "", folder), and sees that nothing lies beside the folder."""
+    """unpack(bytes) returns (error or "", folder), and checks that nothing was written beside the
+    folder."""
     folder = tmp_path / "out"
     folder.mkdir()
     upload = tmp_path / "upload.zip"
@@ -46,7 +49,7 @@ def unpack(tmp_path):
 
 
 def tree(folder):
-    """{path: (mode, content or None)} of all below a folder, links not followed."""
+    """{path: (mode, content or None)} of everything below a folder; links are not followed."""
     found = {}
     for path in sorted(folder.rglob("*")):
         mode = path.lstat().st_mode
@@ -81,7 +84,7 @@ def test_an_archive_that_is_cut_is_refused_wherever(unpack):
 
 def test_files_that_share_their_data_are_refused(unpack):
     data = overlap_bomb()
-    # It is a working bomb: another reader gets 30 MiB out of less than 100 KiB.
+    # The bomb works: another reader gets 30 MiB out of less than 100 KiB.
     with zipfile.ZipFile(io.BytesIO(data)) as reader:
         assert len(data) < 100_000
         assert sum(len(reader.read(info)) for info in reader.infolist()) > 30 * MIB
@@ -91,7 +94,7 @@ def test_files_that_share_their_data_are_refused(unpack):
 
 
 def test_the_nested_bombs_are_bombs():
-    """Another reader would unpack gigabytes of one, and never come to the end of the other."""
+    """Another reader would unpack gigabytes from one, and never reach the end of the other."""
     with zipfile.ZipFile(io.BytesIO(bomb(3))) as reader:
         assert len(reader.infolist()) == 10
         assert len(bomb(3)) < 10_000
@@ -102,10 +105,10 @@ def test_the_nested_bombs_are_bombs():
 @pytest.mark.parametrize("method", [STORED, DEFLATED])
 @pytest.mark.parametrize("kind", [kind for kind in LIES if kind.startswith("nested")])
 def test_nothing_is_written_before_archives_in_it_are_judged(unpack, kind, method):
-    """However it is packed itself, and though what is fine comes first."""
+    """However the nested archive is packed, and also after valid entries."""
     (entry,), text = LIES[kind]
     error, folder = unpack(archive(FINE, Entry(entry.name, entry.content, method)))
-    # One that packs well is beyond the ratio already by itself.
+    # One that compresses well already exceeds the ratio by itself.
     assert error == text or (method == DEFLATED and "ratio limit" in error)
     assert tree(folder) == {}
 
@@ -120,7 +123,7 @@ def zipped(method=zipfile.ZIP_DEFLATED, zip64=False, **contents):
 
 
 def test_archives_in_an_archive_stay_packed(unpack, tmp_path_factory):
-    """Documents, programs and libraries are archives too."""
+    """Documents, programs and libraries are archives, too."""
     base = tmp_path_factory.mktemp("inner")
     (base / "app").mkdir()
     (base / "app/__main__.py").write_text("print(1)\n" * 100)
@@ -145,7 +148,7 @@ def test_archives_in_an_archive_stay_packed(unpack, tmp_path_factory):
 
 
 def test_only_the_right_to_run_is_kept_of_modes(unpack):
-    """No setuid, setgid or sticky bit, nothing that others may write or nobody may read."""
+    """No setuid, setgid or sticky bit, not writable for others, readable for the owner."""
     modes = {b"s": 0o106755, b"g": 0o102755, b"t": 0o101777, b"w": 0o100666, b"n": 0o100000}
     entries = [Entry(name, b"x", mode=mode) for name, mode in modes.items()]
     error, folder = unpack(archive(*entries, Entry(b"d/", mode=0o047777), Entry(b"d/x", b"x")))
@@ -155,7 +158,7 @@ def test_only_the_right_to_run_is_kept_of_modes(unpack):
     assert kept == {**files, "d": 0o755}
 
 
-# --- what packers write ---
+# --- output of common packers ---
 
 
 def fill(folder):
@@ -170,7 +173,7 @@ def fill(folder):
 
 
 class Pipe(io.RawIOBase):
-    """A stream that cannot be gone back in: sizes follow the data."""
+    """Written to a stream that cannot seek: sizes follow the data."""
 
     def __init__(self):
         self.data = b""
@@ -223,7 +226,7 @@ def test_what_packers_write_is_unpacked(tmp_path_factory, unpack, packer):
     assert tree(out) == tree(folder)
 
 
-# --- beside the reference ---
+# --- compared with the reference ---
 
 REFERENCE = """
 import sys, tempfile
@@ -241,7 +244,7 @@ with tempfile.TemporaryDirectory() as folder:
 
 
 def test_what_the_reference_refuses_is_refused_in_its_words(tmp_path_factory, unpack):
-    """Ours may say more behind them: which entry, or why."""
+    """Our errors may add the entry or the reason."""
     kinds = ["absolute", "up", "up inside", "drive", "twice", "link", "FIFO", "device", "ratio"]
     kinds += ["large entry", "large sum", "entries", "checksum"]
     venv = os.environ.get("BOX_VENV_OLD")

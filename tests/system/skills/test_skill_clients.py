@@ -1,5 +1,5 @@
-"""A skill from the real 0.5 client's own install to a command that uses it: it runs, it cannot be
-written, and the tenant next door has nothing of it.
+"""A skill from its install by the real 0.5 client to a command that uses it: it runs, it is
+read-only, and other tenants cannot see it.
 """
 
 import itertools
@@ -13,7 +13,7 @@ EVERYONE = list(itertools.product(("OLD",), ("stdio", "websocket"), nativelib.MO
 SCRIPT = "import sys\nprint('ran', *sys.argv[1:])\n"
 RUN = "python3 .skills/x/scripts/y.py a"
 WRITE = "echo more >> .skills/x/scripts/y.py; touch .skills/x/new; rm -r .skills/x; ls .skills/x"
-# All that a box sees of files: were the store of anybody in it, the script would be found.
+# All files that a box can see: a store of anyone's among them would contain the script.
 SEARCH = "find / -name y.py -not -path '/proc/*' 2>/dev/null; ls -A /workspace"
 
 
@@ -23,7 +23,7 @@ def make_steps(place, generation, carrier, mode):
     upload.write_bytes(skilllib.archive(packed))
     upload.chmod(0o644)
     data = place.make("data")
-    # Where the store is, is the operator's to say.
+    # The operator chooses where the store is.
     place.config.write_text((place.config.read_text() or "local:\n") + f"  host_root: {data}\n")
     local = {"host_root": str(data), "skills_root": "skills"}
     mine = {"do": "exec", "session_id": "s"}

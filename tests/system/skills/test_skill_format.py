@@ -1,4 +1,4 @@
-"""Warnings about the Agent Skills format name the fields that its own validator complains of."""
+"""Warnings about the Agent Skills format name the fields that its own validator complains about."""
 
 import os
 import re
@@ -41,7 +41,7 @@ PACKAGES = {
 
 
 def fields_of(errors):
-    """Which fields the validator's messages are about."""
+    """The fields that the validator's messages are about."""
     found = set()
     for error in errors:
         extra = re.match(r"Unexpected fields in frontmatter: (.*?)\. Only", error)

@@ -1,7 +1,7 @@
-"""Installs are answered before the disk has them: what is found after a crash of the machine is a whole
-package or none, and after the death of a process always the package.
+"""Installs are answered before the disk has them: after a crash of the host a package is there
+whole or not at all, after the death of a process always whole.
 
-The machine's crash is played by marks of another boot.
+The crash is simulated with marks of another boot.
 """
 
 import fcntl
@@ -124,7 +124,7 @@ def test_refused_ones_leave_no_mark(tenant, upload):
 
 
 def test_an_old_mark_is_not_of_a_new_package(tenant, upload):
-    """Somebody who works in staging keeps it from being cleared."""
+    """A process that works in staging keeps it from being cleared."""
     mark(tenant, OTHER_BOOT, "up-upload", "half")
     tenant.put("half/SKILL.md", skill_md("half"))
     lock = os.open(tenant.root / STAGING, os.O_RDONLY)
@@ -141,8 +141,8 @@ def test_an_old_mark_is_not_of_a_new_package(tenant, upload):
 
 @pytest.mark.parametrize("again", ["box_install_skill_zip", "box_create_skill"])
 def test_a_mark_goes_with_its_package(tenant, upload, again):
-    """One who was killed before the disk had it still has the lock: so nothing is cleared, and what
-    comes after it under the same name is made to last by others."""
+    """A process that was killed before the disk had its package still holds the lock: nothing is
+    cleared, and a later package of the same name is synced by others."""
     store = start(tenant)
     store.send("box_install_skill_zip", {"filename": "up.zip"}, upload, settle=False)
     assert "ok" in store.receive()
@@ -158,7 +158,7 @@ def test_a_mark_goes_with_its_package(tenant, upload, again):
         else:
             store.ok(again, {"filename": "up.zip"}, upload)
         kept = names(store)
-    # The machine goes down.
+    # The host crashes.
     for marks in (tenant.root / STAGING).glob("later.*"):
         marks.rename(marks.with_name(f"later.{OTHER_BOOT}.7-1"))
     os.close(lock)

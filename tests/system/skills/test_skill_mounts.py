@@ -1,5 +1,6 @@
-"""Skills of the runtime's own store in boxes: mounted read-only by `skill_name`, seen by their tenant
-alone; and what becomes of them when box-skills dies. test_skill_clients.py has the real client.
+"""Skills of the runtime's own store in boxes: mounted read-only by `skill_name`, visible to their
+tenant alone; and what happens to the mounts when box-skills dies. test_skill_clients.py has the
+real client.
 """
 
 import os
@@ -38,7 +39,7 @@ def write(client, name, path, content):
 
 
 def skills_programs(boxd):
-    """The pids of its box-skills."""
+    """The pids of box-skills processes."""
     found = subprocess.run(["pgrep", "-x", "-P", str(boxd.pid), "box-skills"], capture_output=True)
     return [int(pid) for pid in found.stdout.split()]
 
@@ -72,7 +73,7 @@ def test_flags(client):
 
 
 def test_only_in_its_command(client):
-    """The session stays; the next command names another, or none."""
+    """The session stays; the next command names another skill, or none."""
     client.exec("echo kept > /tmp/f", "each", skill_name="one")
     both = client.exec("cat /tmp/f; ls .skills; ls .skills/*", "each", skill_name="two")
     assert "kept" in both["stdout"] and "SKILL.md" in both["stdout"]
@@ -89,7 +90,7 @@ def test_in_a_folder_of_the_host(client, place):
 
 
 def test_by_extra_mounts(client):
-    """By the path that the store tells; as clients that build their own mounts do."""
+    """By the path that the store reports, for clients that build their own mounts."""
     skill = client.ask("box_get_skill", {"name": "two"})["skill"]
     mount = {"mount_path": "/workspace/.skills/x", "mode": "ro", "host_path": skill["package_root"]}
     result = client.exec("python3 .skills/x/scripts/y.py", "extra", extra_mounts=[mount])
@@ -124,7 +125,7 @@ def test_neighbour(client):
 
 
 def test_links_lead_nowhere(client, place):
-    """What a package has of links is resolved in the box, not on the host."""
+    """Links in a package are resolved in the box, not on the host."""
     root = client.ask("box_get_skill", {"name": "two"})["skill"]["package_root"]
     os.symlink("/etc/shadow", f"{root}/secret")
     os.symlink("../../../..", f"{root}/up")
@@ -133,7 +134,7 @@ def test_links_lead_nowhere(client, place):
 
 
 def test_package_that_is_a_link(client, place):
-    """Moved away under our feet, with a link in its place."""
+    """The package is moved away meanwhile, and a link put in its place."""
     make_skill(client, "moved")
     root = client.ask("box_get_skill", {"name": "moved"})["skill"]["package_root"]
     os.rename(root, f"{root}.away")
@@ -146,7 +147,7 @@ def test_package_that_is_a_link(client, place):
 
 
 def test_whose_it_is(client, place):
-    """A new store is nobody's who has rights: root's own goes to the user of box-rpc."""
+    """A new store belongs to no privileged user: one that root creates goes to the user of box-rpc."""
     root = client.ask("box_get_skill", {"name": "one"})["skill"]["package_root"]
     (pid,) = skills_programs(client.boxd)
     owner = os.stat(root).st_uid
@@ -155,7 +156,7 @@ def test_whose_it_is(client, place):
 
 
 def test_a_store_that_is_there(place, nothing_left):
-    """It stays whose it is, and box-skills works as its owner."""
+    """The owner does not change, and box-skills runs as the owner."""
     if place.mode != "root":
         pytest.skip("ids cannot be changed")
     root = place.make("owned")
@@ -176,7 +177,7 @@ def test_a_store_that_is_there(place, nothing_left):
 
 
 def test_program_has_nothing(client):
-    """No rights, and of files the store, a socket and where it says what is wrong."""
+    """It has no capabilities, and the only fds are the store, a socket and its log."""
     (pid,) = skills_programs(client.boxd)
     status = status_of(pid)
     assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
@@ -189,7 +190,7 @@ def test_program_has_nothing(client):
 
 
 def test_killed(client):
-    """The one who waits is told, the next one gets another."""
+    """The waiting request gets an error, the next one a new box-skills."""
     for _ in range(5):
         (pid,) = skills_programs(client.boxd)
         os.kill(pid, signal.SIGKILL)
@@ -211,7 +212,7 @@ def test_killed_under_way(client):
 
 
 def test_boxd_ends_after_it(place):
-    """It ends with its socket, and may be making something last before: it is given a moment."""
+    """It ends with its socket; as it may still be syncing then, it gets a moment."""
     for is_held in (False, True):
         with nativelib.dialled(place) as client:
             client.ask("box_list_skills")
@@ -230,7 +231,7 @@ def test_boxd_ends_after_it(place):
 
 
 def test_no_client_moves_it(client, place):
-    """skills_root is the operator's: what a client says of it is passed over, and nothing is made."""
+    """skills_root is the operator's: a client's value is ignored, and no folder is created."""
     seqs = [client.start("box_list_skills") for _ in range(20)]
     elsewhere = place.folder / "elsewhere"
     local = {"skills_root": str(elsewhere)}
@@ -244,7 +245,7 @@ def test_no_client_moves_it(client, place):
 
 
 def test_turns(client):
-    """One tenant asks much; its neighbour waits for one answer, not for all."""
+    """One tenant sends many requests; its neighbour waits for one answer, not for all."""
     neighbour = {**client.context, "workspace_uuid": "next door"}
     for n in range(100):
         name = f"many-{n:03}"
@@ -260,7 +261,7 @@ def test_turns(client):
 
 
 def test_too_much_waits(client):
-    """What cannot be taken is refused by name, and the rest is answered."""
+    """Invalid requests are refused with their errors, and the rest is answered."""
     content = "x" * (15 << 20)
     write = {"name": "one", "path": "big", "content": content}
     client.ask("box_list_skills")
@@ -271,12 +272,12 @@ def test_too_much_waits(client):
     os.kill(pid, signal.SIGCONT)
     seqs.remove(first["seq_id"])
     texts = {first["message"], *(client.wait(seq, 60)["message"] for seq in seqs)}
-    assert "BoxCapacityExceededError: too much waits for the skill store already" in texts
+    assert "BoxCapacityExceededError: too many requests wait for the skill store" in texts
     assert any("exceeds the 1048576-byte limit" in text for text in texts), texts
 
 
 def test_store_that_cannot_be_opened(place):
-    """Its archives go with the requests that brought them."""
+    """Archives are removed with the requests that brought them."""
     config = place.write(place.folder / "etc.yaml", "local: {skills_root: /etc/nope, degraded: true}\n")
     with nativelib.dialled(place, args=("--config", str(config))) as client:
         for n in range(10):
@@ -301,7 +302,7 @@ def test_dies_with_the_worker(client):
 
 
 def test_no_program(place):
-    """Without box-skills all else goes on."""
+    """Without box-skills everything else works."""
     away = place.programs / "box-skills"
     os.rename(away, f"{away}.away")
     try:

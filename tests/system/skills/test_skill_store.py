@@ -1,10 +1,10 @@
-"""The skill store answers as the reference's own does: the same packages, the same questions.
+"""The skill store answers as the reference's own does: the same packages, the same requests.
 
-What only looks is asked of both on one tree, so that times are compared too. What changes is asked
-of both on two trees, and then the trees are compared: files byte by byte, SKILL.md by what PyYAML reads
-in it. What is different on purpose stands in this file by name: warnings and left_out beside the
-reference's members, links that are not followed, YAML that is refused, and scalars that are not text
-(docs/decisions/036-front-matter.md).
+Requests that only read go to both on one tree, and their times are compared, too. Requests that
+change something go to both on two trees, which are then compared: files byte by byte, SKILL.md by
+what PyYAML reads in it. Intended differences are named in this file: warnings and left_out beside
+the reference's members, links that are not followed, YAML that is refused, and scalars that are not
+text (docs/decisions/036-front-matter.md).
 """
 
 import json
@@ -50,7 +50,8 @@ ODD = {
     "big": skill_md("big", rest="x" * (1 << 20)),
     "almost-big": skill_md("almost", rest="y" * ((1 << 20) - 200)),
 }
-# Front matter whose scalars are not text to PyYAML: name, display_name and description as written.
+# Front matter whose scalars PyYAML does not read as text: name, display_name and description as
+# written.
 AS_WRITTEN = {
     "name: 0x1F\ndisplay_name: 1.50\ndescription: 1_000": ("0x1F", "1.50", "1_000"),
     "name: 0\ndisplay_name: false\ndescription: off": ("0", "false", "off"),
@@ -114,7 +115,7 @@ def same(both, action, data=None, archive_file=None):
     ours = store.ask(action, data, archive_file)
     theirs = reference.ask(action, data, archive_file)
     if ours.get("error", "").endswith("... [protocol error truncated]"):
-        # The reference cuts an error where it is sent.
+        # The reference truncates an error where it is sent.
         theirs = {"error": theirs["error"][: len(ours["error"]) - 30] + ours["error"][-30:]}
     assert without(ours, *EXTRA) == theirs, (action, data)
     return ours
@@ -249,12 +250,13 @@ null 2024-01-02 2024-1-2 2024-13-01 2024-01-02T03:04:05Z 'quoted' "d\\u00e9\\n" 
 'it''s' "\\x07\\u200b\\U0001F600" ["\\x07\\u200b\\u00e9\\\\"] 技能 @x `x %x 'open [1,2 {a,b}""".replace(
     "\\ ", "\0"
 ).split()
-# PyYAML makes no value of these, and the store takes them for text.
+# PyYAML fails to construct these values; the store reads them as text.
 TEXT_TO_US = ("2024-13-01", "!!int x", "<<", "=", "0b_", "0x_")
 
 
 def without_types(tree):
-    """The reference's tree with every scalar that is not text left open: None is null, ... is anything."""
+    """The reference's tree with a placeholder for every scalar that is not text: None is null, ...
+    is anything."""
     if isinstance(tree, dict) and "other" in tree:
         return ...
     if isinstance(tree, dict):
@@ -265,7 +267,7 @@ def without_types(tree):
 
 
 def agrees(own, other):
-    """Whether our tree is the reference's, where the reference has text, null, a list or a map."""
+    """Whether our tree equals the reference's, where the reference has text, null, a list or a map."""
     if other is ...:
         return isinstance(own, str)
     if isinstance(other, dict):
@@ -307,8 +309,8 @@ def test_front_matter_is_bounded(both):
         "too many anchors": "".join(f"k{n}: &a{n} x\n" for n in range(100)),
         "too many values": "a: [" + "1, " * 20000 + "]\n",
         "too deep": "a: " + "[" * 100 + "]" * 100 + "\n",
-        "a second time": "a: &x 1\nb: &x 2\n",
-        "nothing that is complete": "a: &x [*x]\n",
+        "defined twice": "a: &x 1\nb: &x 2\n",
+        "no complete anchor": "a: &x [*x]\n",
         "65536-byte limit": "a: " + "x" * 70000 + "\n",
     }
     answers = store.ok("load", {"texts": [f"---\n{text}---\n" for text in texts.values()]})
@@ -331,8 +333,8 @@ def test_letters_are_those_of_python(both):
     runs = both[0].ok("letters")
     ours = {c for first, last in zip(runs[::2], runs[1::2], strict=True) for c in range(first, last + 1)}
     theirs = {c for c in range(0x110000) if chr(c).isalnum()}
-    # utf8proc and Python here may know different versions of Unicode: what only the newer one knows is
-    # not assigned in the other.
+    # utf8proc and Python may have different versions of Unicode: what only the newer one knows is
+    # unassigned in the other.
     assert all(unicodedata.category(chr(c)) == "Cn" for c in ours - theirs)
     assert len(ours - theirs) < 0.1 * len(theirs)
     assert len(theirs - ours) < 0.1 * len(theirs)
@@ -367,7 +369,7 @@ def tree_of(root, reference):
 
 
 class Pair:
-    """The store and the reference on a tree each."""
+    """The store and the reference, each with its own tree."""
 
     def __init__(self, folder, other):
         self.ours, self.theirs = folder, other
@@ -390,7 +392,7 @@ class Pair:
 
 @pytest.fixture
 def pair(folder, tmp_path):
-    # Links by absolute path lead to their own tree.
+    # Absolute links point into their own tree.
     other = tmp_path / "other" / "skills"
     os.unlink(folder / "tenants" / skilllib.TENANT / "files/absolute")
     shutil.copytree(folder, other, symlinks=True)
@@ -556,7 +558,7 @@ def asked_of_archives(base):
 
 
 def is_about_temp(error):
-    """Errors that name the reference's temporary folder."""
+    """Errors that contain the reference's temporary folder."""
     return "No SKILL.md found in" in error
 
 

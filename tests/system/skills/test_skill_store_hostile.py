@@ -1,4 +1,6 @@
-"""A store that others change, break or interrupt: clear errors, whole packages, no way out."""
+"""A store that others change, break or interrupt: clear errors, whole packages, no way out of the
+folder.
+"""
 
 import fcntl
 import os
@@ -131,7 +133,7 @@ def test_a_suffix_that_is_a_path(store, folder, tmp_path):
 
 
 def malicious(kind):
-    """An archive of that kind, and what is said of it."""
+    """An archive of that kind, and the expected error."""
     if kind in LIES:
         entries, text = LIES[kind]
         good = ziplib.Entry(b"SKILL.md", skill_md("zipped").encode())
@@ -141,7 +143,7 @@ def malicious(kind):
 
 @pytest.mark.parametrize("kind", [*LIES, *WHOLE, "overlap"])
 def test_a_malicious_archive_leaves_nothing(store, folder, tmp_path, kind):
-    """Neither a package nor a byte of what was unpacked before the fault was met."""
+    """Neither a package nor files that were unpacked before the fault was found."""
     file = tmp_path / "upload.zip"
     data, text = malicious(kind)
     file.write_bytes(data)
@@ -180,7 +182,7 @@ def test_limits_hold(store, folder):
 
 
 def test_nothing_stale_is_told(store, folder):
-    """Changes by others, one after the other, each seen at once."""
+    """Changes by others, one after the other, each visible at once."""
     tenant = Tenant(folder)
     for number in range(20):
         tenant.put(f"s{number}/SKILL.md", skill_md(f"s{number}"))
@@ -193,7 +195,7 @@ def test_nothing_stale_is_told(store, folder):
         file = tenant.root / f"s{number}/SKILL.md"
         kind = chance.randrange(6)
         if kind == 0:
-            # Of the same length, and stamped as before.
+            # The same length and time stamps as before.
             old = file.stat()
             file.write_text(skill_md(f"s{number}", f"d{step:012}"))
             os.utime(file, ns=(old.st_atime_ns, old.st_mtime_ns))
@@ -234,18 +236,18 @@ class store_of:
         pass
 
 
-# -- changed under our feet
+# -- changes during requests
 
 
 def write(path, content):
-    """Through no link, and without waiting for the reader of a FIFO."""
+    """No link is followed, and no FIFO blocks."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK
     with open(os.open(path, flags, 0o644), "wb", buffering=0) as file:
         file.write(content)
 
 
 class Changer(threading.Thread):
-    """Breaks a tenant's tree at random until told to stop. It goes through no link itself."""
+    """Breaks a tenant's tree at random until told to stop. It follows no links itself."""
 
     alone = threading.Lock()
 
@@ -366,7 +368,7 @@ def check_changing_tree(store, folder, tmp_path, seconds):
     assert not (tenant.root / ".box-staging").exists()
 
 
-# -- killed
+# -- kills
 
 
 OLD = skill_md("updated", "old", "old\n" * 2000)
@@ -377,7 +379,7 @@ PARTS = {
 
 
 def check_whole(root, target):
-    """What is there is the old or the new, all of it."""
+    """Either the old or the new package is there, complete."""
     text = (root / "updated/SKILL.md").read_text()
     assert text == OLD or text.endswith(NEW_LINES), text[:200]
     if (root / target).exists():
@@ -390,7 +392,8 @@ def check_whole(root, target):
 
 
 def check_swept(store, tenant):
-    """At the start; or with the next change, where a helper of the killed one still had the lock."""
+    """Cleared at the start, or with the next change if a helper of the killed process still had the
+    lock."""
     staging = tenant.root / ".box-staging"
     end = time.monotonic() + 10
     while staging.exists():
@@ -406,7 +409,7 @@ def test_what_a_crash_has_left_goes_with_the_next_change(store, folder):
     store.ok("find", {"name": "updated"})  # it has swept
     held = tenant.put(".box-staging/1-1/pack/part", "left").parent
     change = ("box_update_skill", {"name": "updated", "skill": {"description": "x"}})
-    # Somebody works in it: it stays.
+    # A process works in it: it stays.
     lock = os.open(tenant.root / ".box-staging", os.O_RDONLY)
     fcntl.flock(lock, fcntl.LOCK_SH)
     store.ok(*change)
@@ -435,7 +438,7 @@ def kill_at_random(folder, tmp_path, times):
             ("box_delete_skill", {"name": "zipped"}, None),
         ]
         store = skilllib.start_store(folder)
-        # The store is open, and what was left over is gone.
+        # The store works, and leftovers are gone.
         store.ok("find", {"name": "theirs"}, tenant="neighbour")
         check_swept(store, tenant)
         start = time.monotonic()
@@ -444,7 +447,7 @@ def kill_at_random(folder, tmp_path, times):
         if number < WHOLE_ROUNDS:
             for _ in work:
                 assert "ok" in store.receive()
-            # The first ones may wait for what others have written to the disk.
+            # The first ones may have to wait for other writes to the disk.
             longest = min(longest, time.monotonic() - start)
         else:
             time.sleep(chance.random() * longest)
@@ -469,7 +472,7 @@ def test_killed_at_many_moments_packages_are_whole(folder, tmp_path):
 
 
 def test_two_stores_do_not_clear_each_others_staging(store, folder, tmp_path):
-    """One installs, others open the same folder meanwhile."""
+    """One process installs while others open the same folder."""
     file = tmp_path / "upload.zip"
     file.write_bytes(archive({"pack/SKILL.md": skill_md("zipped"), **PARTS}))
     for number in range(5):

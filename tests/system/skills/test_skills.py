@@ -1,5 +1,5 @@
-"""The real 0.5.5 client runs every skill action against boxd and against the reference runtime, on copies
-of the same packages: the same answers, field by field, and the same packages afterwards.
+"""The real 0.5.5 client runs every skill action against boxd and against the reference runtime, on
+copies of the same packages: the same answers, field by field, and the same packages afterwards.
 """
 
 import json
@@ -18,7 +18,7 @@ SCRIPT = testpaths.SCRIPTS / "skills_script.py"
 INSTANCE = "0d6fc1a6-3b7c-4f6e-9d53-1f0d2c1d5a11"
 TOKEN = "a-token-of-the-skill-tests-that-is-long-enough"
 TIMES = ("created_at", "updated_at")
-# Beside the reference's own members.
+# Members that the reference's answers do not have.
 EXTRA = ("warnings", "left_out")
 
 
@@ -85,7 +85,7 @@ def fill(root):
 
 
 def run(folder, command, asked, environment):
-    """The answers of one runtime, and the folder of its tenant."""
+    """The answers of one runtime, and its tenant's folder."""
     folder.mkdir()
     config = {"backend": "local", "local": {"host_root": str(folder), "skills_root": "skills"}}
     wanted = {
@@ -135,7 +135,7 @@ def test_every_action_is_answered_as_the_reference_does(answers):
     moved = alike(theirs, their_root, our_root)
     for step, own, other in zip(asked, ours, moved, strict=True):
         if step[0] == "list_skills":
-            # What came out of one archive may be of one moment here and of two there.
+            # Files from one archive may have one time stamp here and two there.
             own[1].sort(key=lambda skill: skill["package_root"])
             other[1].sort(key=lambda skill: skill["package_root"])
         assert without(own, *EXTRA, *TIMES) == without(other, *TIMES), step

@@ -60,7 +60,7 @@ TEST(arena_adopt)
 		box_arena_adopt(arena, memory);
 	}
 	box_arena_adopt(arena, NULL);
-	box_arena_free(arena); /* the leak checker and the double-free check say the rest */
+	box_arena_free(arena); /* the leak checker and the double-free check do the rest */
 }
 
 TEST(arena_texts)
@@ -130,7 +130,7 @@ TEST(buf_headroom)
 
 TEST(buf_printf_at_the_limit)
 {
-	/* 512 is also where the first room ends: the NUL of vsnprintf must find a place. */
+	/* 512 is also where the first allocation ends: the NUL of vsnprintf must fit. */
 	const size_t limits[] = {0, 1, 5, 511, 512, 513, 1024, 4096};
 	for (size_t i = 0; i < COUNT(limits); i++) {
 		struct box_buf buf = box_buf(limits[i]);
@@ -213,7 +213,7 @@ TEST(err_cut)
 	(void)snprintf(expected, sizeof(expected), "%.4096s%s", text, SUFFIX);
 	ASSERT_STR(err.text, expected);
 
-	/* Characters of 2, 3 and 4 bytes behind 0 to 3 of one byte: always 4,096 are kept. */
+	/* Characters of 2, 3 and 4 bytes after 0 to 3 single bytes: always 4,096 are kept. */
 	static const char *const wide[] = {"\xc3\xa9", "\xe4\xbd\xa0", "\xf0\x9f\x98\x80"};
 	for (size_t i = 0; i < COUNT(wide); i++) {
 		for (size_t before = 0; before < 4; before++) {
@@ -274,7 +274,7 @@ TEST(err_names)
 
 /* --- cleanup --- */
 
-/* Closing twice must not close what has got the number since. */
+/* Closing twice must not close an fd that has got the number since. */
 TEST(a_closed_fd_is_forgotten)
 {
 	int fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);

@@ -1,4 +1,4 @@
-/* Base64: the RFC's own examples, every way to be malformed, and all lengths there and back. */
+/* Base64: the examples of the RFC, every malformed form, and round trips of all lengths. */
 #include <errno.h>
 
 #include "base/base64.h"
@@ -89,7 +89,7 @@ TEST(all_bytes_and_lengths_there_and_back)
 	}
 }
 
-/* Each one-character text of the right shape: exactly the 64 of the alphabet are taken. */
+/* Each one-character text of the right length: exactly the 64 of the alphabet are accepted. */
 TEST(alphabet_is_exact)
 {
 	int taken = 0;

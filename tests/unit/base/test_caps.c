@@ -1,4 +1,4 @@
-/* Capabilities: what is kept, what survives exec, what comes back. Needs root. */
+/* Capabilities: which are kept, which survive exec, which come back. Needs root. */
 #include <errno.h>
 #include <linux/capability.h>
 #include <unistd.h>
@@ -56,7 +56,7 @@ TEST(some_are_kept)
 	ASSERT_INT(box_caps_keep(SOME), 0);
 	check_sets(SOME, SOME, 0, 0);
 	ASSERT_INT(set_named("CapBnd"), bounding);
-	/* Those that are not there any more do not come back, and that is no error. */
+	/* Capabilities that are already gone do not come back, and that is no error. */
 	ASSERT_INT(box_caps_keep(BIT(CAP_KILL) | BIT(CAP_SYS_ADMIN)), 0);
 	check_sets(BIT(CAP_KILL), BIT(CAP_KILL), 0, 0);
 	ASSERT_INT(box_caps_keep(0), 0);
@@ -78,7 +78,7 @@ TEST(some_survive_exec)
 	need_root();
 	ASSERT_INT(box_caps_keep_over_exec(SOME), 0);
 	check_sets(SOME, SOME, SOME, SOME);
-	/* What is not permitted any more is refused. */
+	/* Capabilities that are no longer permitted are refused. */
 	ASSERT_INT(box_caps_keep_over_exec(BIT(CAP_SYS_ADMIN)), -EPERM);
 	check_sets(SOME, SOME, SOME, SOME);
 }

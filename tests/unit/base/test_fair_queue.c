@@ -1,4 +1,4 @@
-/* Whose turn it is, and how many places one tenant can have. */
+/* Fair queue: whose turn it is, and how many places one tenant can have. */
 #include <stdio.h>
 
 #include "base/fair_queue.h"

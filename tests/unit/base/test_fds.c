@@ -1,4 +1,4 @@
-/* Fds over a socket: as many as are wanted, never more, and none that stays open unseen. */
+/* Fds over a socket: as many as expected, never more, and unexpected ones are closed. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -68,7 +68,8 @@ TEST(as_many_as_there_may_be)
 	ASSERT_INT(box_fds_send(pair[0], &part, 1, more, BOX_FDS_MAX + 1, 0), -E2BIG);
 }
 
-/* One more than is wanted, and many: what has no room is not even opened, and it is told. */
+/* One more fd than expected, and many more: fds without room are not even opened, and that is
+ * reported. */
 TEST(more_than_wanted_are_dropped_and_told)
 {
 	char bytes[8];
@@ -153,7 +154,7 @@ TEST(one_packet_of_one_size)
 	ASSERT_INT(box_fds_receive_one(pair[1], bytes, sizeof(bytes), &fd, 0), 0);
 	ASSERT(fd >= 0);
 	(void)close(fd);
-	/* Too short, too long, too many: nothing is kept of it, and nothing is written. */
+	/* Too short, too long, too many: no fd is kept, and nothing is written. */
 	const char *const wrong[] = {"ab", "abcd"};
 	for (size_t i = 0; i < 2; i++) {
 		fd = 99;
@@ -168,7 +169,7 @@ TEST(one_packet_of_one_size)
 	ASSERT_INT(box_fds_receive_one(pair[1], bytes, sizeof(bytes), &fd, 0), -EPIPE);
 }
 
-/* --- which fds stay --- */
+/* --- which fds stay open --- */
 
 static void open_some(int *fds, size_t count)
 {
@@ -189,7 +190,7 @@ TEST(only_named_fds_stay)
 	ASSERT(fcntl(STDERR_FILENO, F_GETFD) >= 0);
 }
 
-/* Neighbours, the same one twice, one below the first, and none. */
+/* Neighbours, duplicates, one below the first, and none. */
 TEST(fds_that_stay_in_any_order)
 {
 	int fds[8];

@@ -1,4 +1,4 @@
-/* SHA-256 by published vectors, in one piece and in parts. */
+/* SHA-256 against published test vectors, in one call and in parts. */
 #include "base/hash.h"
 #include "tests/unit/lib/test.h"
 
@@ -63,7 +63,7 @@ TEST(parts_equal_the_whole)
 
 TEST(parts_with_a_nul_between)
 {
-	/* The shape of a namespace: two names with a NUL between them. */
+	/* The format of a namespace: two names with a NUL in between. */
 	const struct box_str parts[] = {{"a", 1}, {"\0", 1}, {"b", 1}};
 	unsigned char pieces[BOX_HASH_SHA256_BYTES];
 	unsigned char whole[BOX_HASH_SHA256_BYTES];

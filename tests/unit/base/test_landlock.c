@@ -1,20 +1,25 @@
-/* Landlock: each right refused and allowed, in processes of their own, and what each version of the
- * kernel can take away. */
+/* Landlock: each right refused and allowed, each in a process of its own, and what each ABI version
+ * can restrict. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/landlock.h"
 #include "tests/unit/lib/test.h"
 
 #if defined(__SANITIZE_ADDRESS__)
-/* The leak checker reads /proc, which is out of reach then. */
+/* The leak checker reads /proc, which is not accessible then. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
@@ -69,7 +74,7 @@ static void remove_scene(void)
 	ASSERT_INT(system(command), 0);
 }
 
-/* --- what is tried: 0 or -errno --- */
+/* --- operations: 0 or -errno --- */
 
 static int negative(int r)
 {
@@ -148,7 +153,7 @@ static int truncate_file(void)
 	return negative(truncate(path_of("a/file"), 1));
 }
 
-/* ENOTTY is the driver's own answer. */
+/* ENOTTY is the driver's own answer: the ioctl was allowed. */
 static int ask_device(void)
 {
 	int count;
@@ -161,14 +166,14 @@ static int ask_device(void)
 	return r;
 }
 
-/* A right of the kernel, what needs it, and what else that needs. */
+/* A right of the kernel, the operation that needs it, and the other rights that it needs. */
 static const struct {
 	const char *name;
 	uint64_t right;
 	uint64_t also;
 	uint32_t since_abi;
 	bool needs_root;
-	bool of_files; /* a rule for the file alone can give it */
+	bool of_files; /* a rule for the file alone can grant it */
 	int refused;   /* the errno */
 	int (*try)(void);
 	const char *file;
@@ -196,7 +201,7 @@ static const struct {
 		ask_device, "a/null"},
 };
 
-/* What comes of a try by a child that may do so much below a path. */
+/* The result of an operation in a child that has these rights below a path. */
 static int try_with(uint64_t allowed, const char *below, int (*try)(void))
 {
 	int result[2];
@@ -246,7 +251,7 @@ TEST(each_right_is_refused_and_allowed)
 	}
 }
 
-/* A rule for a file takes what a file can have, and is no error for the rest. */
+/* A rule for a file applies the rights that a file can have, and ignores the rest. */
 TEST(a_rule_for_a_file)
 {
 	for (size_t i = 0; i < COUNT(rights); i++) {
@@ -259,7 +264,7 @@ TEST(a_rule_for_a_file)
 	}
 }
 
-/* The interpreter of the file is elsewhere: that the program is refused is what can be seen. */
+/* The file's interpreter is elsewhere, so success would not show; the refusal does. */
 TEST(programs_are_executed_by_right)
 {
 	make_scene();
@@ -267,7 +272,7 @@ TEST(programs_are_executed_by_right)
 	remove_scene();
 }
 
-/* --- what each version knows --- */
+/* --- ABI versions --- */
 
 TEST(versions_and_their_rights)
 {
@@ -281,7 +286,7 @@ TEST(versions_and_their_rights)
 	}
 }
 
-/* Every version up to the kernel's own can be asked for, and holds what it knows. */
+/* Every version up to the kernel's own can be requested, and enforces what it knows. */
 static int open_and_allow(uint32_t version, enum box_landlock_scope scope)
 {
 	const char *step = NULL;
@@ -310,7 +315,7 @@ TEST(older_versions_on_this_kernel)
 	}
 }
 
-/* --- what is no file --- */
+/* --- other than files --- */
 
 /* To an abstract socket of this test's own process. */
 static int reach_abstract_socket(void)
@@ -386,6 +391,42 @@ TEST(the_call_that_failed_is_named)
 		ASSERT_INT(box_landlock_enter(abi, BOX_LANDLOCK_FILES, NULL, 0, &step), -EPERM);
 		ASSERT_STR(step, "landlock_restrict_self");
 	}
+}
+
+/* From here on the kernel seems to give version 0, and no error. */
+static int answer_with_version_0(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_landlock_create_ruleset, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {.len = sizeof(code) / sizeof(code[0]), .filter = code};
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+		? prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)
+		: -1;
+}
+
+/* Who asks gives -errno to its caller: 0 there would mean that Landlock holds. */
+TEST(version_0_comes_with_a_reason)
+{
+	pid_t pid = fork();
+	ASSERT(pid >= 0);
+	if (pid == 0) {
+		if (answer_with_version_0() < 0) {
+			_exit(2);
+		}
+		errno = 0;
+		_exit(box_landlock_abi() == 0 && errno == ENOSYS ? 0 : 1);
+	}
+	int status;
+	ASSERT_INT(waitpid(pid, &status, 0), pid);
+	ASSERT(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 2) {
+		SKIP("no seccomp filters here");
+	}
+	ASSERT_INT(WEXITSTATUS(status), 0);
 }
 
 TEST(a_ruleset_is_closed_by_exec)

@@ -1,5 +1,5 @@
-/* Log lines as they leave the process. Each test gives stderr a pipe in packet mode, in which every
- * read returns exactly one write, emits events and looks at what came. */
+/* Log lines as they leave the process. Each test makes stderr a pipe in packet mode, in which every
+ * read returns exactly one write, logs events and checks the lines. */
 #include <errno.h>
 #include <fcntl.h>
 
@@ -8,7 +8,7 @@
 #include "base/value.h"
 #include "tests/unit/lib/json_tree.h"
 
-#define LINE_BYTES_MAX 4096 /* what a pipe takes whole */
+#define LINE_BYTES_MAX 4096 /* the largest atomic write to a pipe */
 
 static int saved_stderr = -1;
 static int lines_fd = -1;
@@ -24,7 +24,7 @@ static void capture(enum box_log_level least, enum box_log_format format)
 	box_log_setup("prog", least, format);
 }
 
-/* The next write, or NULL. stderr is put back first, so that a failing test can say why. */
+/* The next write, or NULL. stderr is restored first, so that a failing test can report. */
 static const char *next_write(void)
 {
 	static char text[65536];
@@ -42,7 +42,7 @@ static const char *next_write(void)
 	return text;
 }
 
-/* One write that is exactly one line: its text behind the time, without the newline. */
+/* One write that is exactly one line: its text after the time stamp, without the newline. */
 static char *next_line(void)
 {
 	static char line[65536];
@@ -80,7 +80,7 @@ static void expect_end(void)
 	ASSERT(next_write() == NULL);
 }
 
-/* The next line as JSON; fails when it is none. */
+/* The next line as JSON; fails when it is invalid. */
 static struct box_value next_json(struct box_arena *arena)
 {
 	struct box_value value = tree(arena, next_line());
@@ -167,7 +167,7 @@ TEST(escapes)
 	}
 }
 
-/* Every byte there is, in both forms, is one line without a control character in it. */
+/* Every byte value, in both forms, gives one line without control characters. */
 TEST(nothing_forges_a_line)
 {
 	char bytes[256];
@@ -221,7 +221,7 @@ TEST(long_fields_are_cut)
 	box_arena_free(arena);
 }
 
-/* As many fields as make a line too long, or `count` of them, each with this value. */
+/* So many fields that the line is too long, or `count` of them, each with this value. */
 static void emit_many(struct box_str value, size_t count, int64_t end)
 {
 	struct box_log_field fields[16];
@@ -248,8 +248,8 @@ TEST(long_text_lines_are_cut)
 	box_arena_free(arena);
 }
 
-/* However much there is to say, a JSON line is JSON. Escapes of six and of two bytes and none: the
- * cut falls on each of their bytes as the field before them grows. */
+/* However much is logged, a JSON line is valid JSON. With escapes of six and of two bytes and with
+ * none, the cut falls on each of their bytes as the field before them grows. */
 TEST(long_json_lines_parse)
 {
 	static const char bytes[] = {'x', '\n', '"', '\\'};
@@ -267,7 +267,7 @@ TEST(long_json_lines_parse)
 	}
 }
 
-/* Numbers at the edge: few or many fields before the end of the line. */
+/* Numbers at the cut: few or many fields before the end of the line. */
 TEST(long_json_lines_with_numbers_parse)
 {
 	for (size_t len = 0; len <= 512; len++) {
@@ -317,7 +317,7 @@ TEST(names)
 	ASSERT_INT(box_log_format_parse("JSON", &format), -EINVAL);
 }
 
-/* A stderr that takes nothing stops nobody, and errno is the caller's. */
+/* A stderr that accepts nothing blocks nobody, and errno is preserved. */
 TEST(closed_stderr)
 {
 	capture(BOX_LOG_INFO, BOX_LOG_TEXT);

@@ -1,4 +1,4 @@
-/* Which addresses are this host's own, and that what goes to them is not paced. */
+/* Which addresses belong to this host, and that traffic to them is not rate-limited. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>

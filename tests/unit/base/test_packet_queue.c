@@ -1,4 +1,4 @@
-/* Packets with fds that wait for a socket: their order, their fds, and how many there may be. */
+/* Packets with fds that wait for a socket: their order, their fds, and the limit of the queue. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@ static int open_count(void)
 	return count;
 }
 
-/* A packet of a number and a text, with so many fds of /dev/null. */
+/* A packet with a number and a text, and so many fds of /dev/null. */
 static int send_number(uint32_t number, const char *text, size_t fd_count)
 {
 	int fds[4] = {-1, -1, -1, -1};
@@ -54,7 +54,7 @@ static int send_taking(uint32_t number, int fd)
 	return box_packet_queue_send_taking_fd(&queue, pair[0], &part, 1, fd);
 }
 
-/* -1: nothing is there. */
+/* -1: no packet has arrived. */
 static int64_t receive_number(const char *text, size_t fd_count)
 {
 	uint32_t number;
@@ -123,7 +123,7 @@ TEST(what_waits_keeps_its_order_and_its_fds)
 	ASSERT_INT(open_count(), before);
 }
 
-/* A later packet does not overtake those that wait, though there is room by now. */
+/* A later packet does not overtake queued ones, although there is room by now. */
 TEST(nothing_overtakes)
 {
 	open_queue(SIZE_MAX, SIZE_MAX);
@@ -177,7 +177,7 @@ TEST(so_many_packets)
 	ASSERT_INT(open_count(), before);
 }
 
-/* The one that goes past the limit is taken, the next one is not. */
+/* The packet that crosses the limit is accepted, the next one is not. */
 TEST(so_many_bytes)
 {
 	open_queue(SIZE_MAX, 0);
@@ -198,7 +198,7 @@ TEST(the_other_side_is_gone)
 	int before = open_count();
 	ASSERT_INT(send_number(0, "", 2), 0);
 	ASSERT_INT(close(pair[1]), 0);
-	/* Nothing waits for ever, and no fd stays open. */
+	/* Nothing is queued forever, and no fd stays open. */
 	ASSERT_INT(box_packet_queue_flush(&queue, pair[0]), -EPIPE);
 	ASSERT_INT(queue.count, 0);
 	ASSERT_INT(open_count(), before - 1);
@@ -208,7 +208,7 @@ TEST(the_other_side_is_gone)
 	ASSERT_INT(open_count(), before - 1);
 }
 
-/* A copy of an fd can fail: then the packet is not kept. */
+/* Duplicating an fd can fail: then the packet is not kept. */
 TEST(an_fd_that_cannot_be_copied)
 {
 	uint32_t number = 5;

@@ -1,4 +1,5 @@
-/* Whose the other end of a connection is: which answers of the kernel count, and its real ones. */
+/* Which user owns the other end of a connection: which netlink answers are accepted, and real
+ * answers of the kernel. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/netlink.h>
@@ -46,7 +47,7 @@ TEST(only_an_open_socket_with_both_ends_counts)
 	struct inet_diag_msg good = answer("127.0.0.1", 4000, "127.0.0.1", 5410);
 	ASSERT(box_sock_diag_is_open_pair(&good, &there, &here));
 	struct inet_diag_msg bad = good;
-	bad.idiag_inode = 0; /* orphaned: told as root's */
+	bad.idiag_inode = 0; /* orphaned: reported as root's */
 	ASSERT(!box_sock_diag_is_open_pair(&bad, &there, &here));
 	static const uint8_t states[] = {TCP_SYN_SENT, TCP_SYN_RECV, TCP_FIN_WAIT1, TCP_FIN_WAIT2,
 		TCP_TIME_WAIT, TCP_CLOSE, TCP_CLOSE_WAIT, TCP_LAST_ACK, TCP_LISTEN, TCP_CLOSING};
@@ -63,12 +64,12 @@ TEST(only_an_open_socket_with_both_ends_counts)
 	ASSERT(!box_sock_diag_is_open_pair(&bad, &there, &here));
 	bad = answer("127.0.0.1", 4000, "127.0.0.1", 5411);
 	ASSERT(!box_sock_diag_is_open_pair(&bad, &there, &here));
-	/* The same end, as a program of IPv6 has it. */
+	/* The same end in the form of an IPv6 socket. */
 	good = answer("::ffff:127.0.0.1", 4000, "::ffff:127.0.0.1", 5410);
 	ASSERT(box_sock_diag_is_open_pair(&good, &there, &here));
 }
 
-/* One socket as the kernel tells it: an attribute that nobody asked for, and what its memory is. */
+/* One socket as the kernel reports it: an attribute that was not requested, and its memory. */
 struct told {
 	struct nlmsghdr head;
 	struct inet_diag_msg body;
@@ -96,7 +97,7 @@ static struct told tell(uint32_t rmem)
 static struct box_sock_diag_sum sum_of(const void *packet, size_t len, int expected)
 {
 	struct box_sock_diag_sum sum = {0};
-	/* Of its own, so that a read past its end shows. */
+	/* A block of its own, so that a read past its end is detected. */
 	void *copy = malloc(len > 0 ? len : 1);
 	memcpy(copy, packet, len);
 	ASSERT_INT(box_sock_diag_add_answer(copy, len, SEQUENCE, &sum), expected);
@@ -117,10 +118,10 @@ TEST(what_waits_is_added_up)
 	ASSERT_INT(sum.bytes, 105 + (uint64_t)UINT32_MAX);
 	sum = sum_of(&packet, sizeof(packet.told), 1);
 	ASSERT_INT(sum.sockets, 3);
-	packet.told[1].head.nlmsg_seq = SEQUENCE - 1; /* of an earlier question */
+	packet.told[1].head.nlmsg_seq = SEQUENCE - 1; /* of an earlier request */
 	sum = sum_of(&packet, sizeof(packet), 0);
 	ASSERT_INT(sum.sockets, 2);
-	packet.told[2].body.idiag_inode = 0; /* nobody has accepted it */
+	packet.told[2].body.idiag_inode = 0; /* not accepted yet */
 	packet.told[2].rmem = 0;
 	ASSERT_INT(sum_of(&packet, sizeof(packet), 0).bytes, 100 + BOX_SOCK_DIAG_UNACCEPTED_BYTES);
 	packet.result = -ENOMEM;
@@ -139,7 +140,7 @@ TEST(an_answer_that_was_cut_adds_what_is_whole)
 		struct box_sock_diag_sum sum = sum_of(told, len, 1);
 		ASSERT_INT(sum.sockets, len / sizeof(told[0]));
 	}
-	/* Every length that the heads may give: nothing is read beyond the packet. */
+	/* Every length that the headers may give: nothing is read beyond the packet. */
 	for (uint32_t len = 0; len < 2 * sizeof(told); len++) {
 		struct told odd = tell(9);
 		odd.head.nlmsg_len = len;
@@ -172,7 +173,7 @@ static void connect_to(const char *listen_at, const char *dial_at)
 	ASSERT_INT(listen(listener, 1), 0);
 	ASSERT_INT(getsockname(listener, (struct sockaddr *)&at, &size), 0);
 	in_port_t port = ((struct sockaddr_in *)&at)->sin_port;
-	((struct sockaddr_in *)&to)->sin_port = port; /* at the same place in both */
+	((struct sockaddr_in *)&to)->sin_port = port; /* at the same offset in both */
 	ASSERT_INT(connect(dialled, (struct sockaddr *)&to, dial_size), 0);
 	int accepted = accept(listener, NULL, NULL);
 	ASSERT(accepted >= 0);

@@ -1,4 +1,4 @@
-/* What others can cause as often as they like is told once a second. */
+/* Events that peers can cause at will are logged once a second, with their count. */
 #include "base/rate_limit.h"
 #include "tests/unit/lib/test.h"
 

@@ -152,7 +152,7 @@ static const char *const invalid_texts[] = {"\x80", "\xbf", "\xc0\x80", "\xc0\xa
 	"\xf5\x80\x80\x80", "\xf8\x88\x80\x80\x80", "\xfc\x84\x80\x80\x80\x80", "\xfe", "\xff",
 	"ok\xff", "12345678\x80", "1234567\xc3", "\xc3\xa9\xa9", "\xc3\xc3\xa9"};
 
-/* In memory of exactly its size, so that a read behind it is seen. */
+/* In memory of exactly its size, so that a read past it is detected. */
 static bool valid_exact(const char *bytes, size_t len)
 {
 	char *exact = malloc(len ? len : 1);
@@ -177,7 +177,7 @@ TEST(utf8_valid)
 	ASSERT(valid_exact("a\0b", 3));
 }
 
-/* Every character, whole; cut at every place inside; and the surrogates, put by hand. */
+/* Every character whole, cut at every place inside, and hand-made surrogates. */
 TEST(utf8_every_code_point)
 {
 	char bytes[4];

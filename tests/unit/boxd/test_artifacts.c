@@ -1,5 +1,6 @@
-/* What of the trees counts for whom, when there are more than boxd keeps. They are real mounts in a mount
- * namespace of the test's own; where they come from and who fills them is played. */
+/* Which artifact trees count for which tenant when there are more than boxd keeps. The mounts are
+ * real, in a mount namespace of the test's own; the sources and the process that copies are fakes.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -14,15 +15,15 @@
 #include "boxd/program.h"
 #include "tests/unit/lib/test.h"
 
-/* --- what is played --- */
+/* --- fakes --- */
 
 static struct {
-	box_jobs_ended *ended; /* of the tree that is being filled */
+	box_jobs_ended *ended; /* of the tree that is being copied */
 	void *arg;
 	int result; /* of the last one that was asked for */
 	int report; /* of box-skills, for the next fill */
 	unsigned fills;
-	size_t bytes;   /* that the next fill writes */
+	size_t bytes;   /* that the next copy writes */
 	int answers[8]; /* by the id of the request */
 } play;
 
@@ -101,7 +102,7 @@ static struct box_artifacts *begin(void)
 	return artifacts;
 }
 
-/* The box of this tenant wants the tree of this number, out of this source. */
+/* The box of this tenant requests the tree of this number, from this source. */
 static void want_from(struct box_artifacts *artifacts, const char *tenant, uint64_t box,
 	unsigned number, uint32_t id, const char *path)
 {
@@ -119,7 +120,7 @@ static void want(struct box_artifacts *artifacts, uint64_t box, unsigned number)
 	want_from(artifacts, "ws-a", box, number, 1, "/here");
 }
 
-/* And what it is answered. */
+/* The same, with the expected answer. */
 static int ask(struct box_artifacts *artifacts, uint64_t box, unsigned number)
 {
 	want(artifacts, box, number);
@@ -129,7 +130,7 @@ static int ask(struct box_artifacts *artifacts, uint64_t box, unsigned number)
 	return play.result;
 }
 
-/* As many as there may be. */
+/* As many trees as are allowed. */
 static void fill(struct box_artifacts *artifacts, uint64_t box, unsigned from)
 {
 	for (unsigned i = 0; i < BOX_ARTIFACTS_PER_BOX_MAX; i++) {
@@ -143,16 +144,16 @@ TEST(what_a_box_has_counts_until_it_ends)
 	struct box_artifacts *artifacts = begin();
 	unsigned number = 0;
 	fill(artifacts, 1, number);
-	/* What it has already it gets again. */
+	/* A tree that the box already has is returned again. */
 	ASSERT_INT(ask(artifacts, 1, number), 0);
-	/* Others need the room: of what box 1 has nothing is kept any more. */
+	/* Others need the room: box 1 has the trees, but boxd keeps none of them any more. */
 	for (uint64_t box = 2; box < 3 + BOX_ARTIFACTS_MAX / BOX_ARTIFACTS_PER_BOX_MAX; box++) {
 		number += BOX_ARTIFACTS_PER_BOX_MAX + 1;
 		fill(artifacts, box, number);
 	}
 	number += BOX_ARTIFACTS_PER_BOX_MAX + 1;
 	ASSERT_INT(ask(artifacts, 1, number), -ENOSPC);
-	/* One that was dropped is another when it comes back. */
+	/* A tree that was dropped is a new one when it is requested again. */
 	ASSERT_INT(ask(artifacts, 1, 0), -ENOSPC);
 	ASSERT_INT(ask(artifacts, 100, number), 0);
 	box_artifacts_release_box(artifacts, 1);
@@ -160,7 +161,7 @@ TEST(what_a_box_has_counts_until_it_ends)
 	box_artifacts_free(artifacts);
 }
 
-/* Numbers of boxes do not come again: the second box 1 here stands for what the first has left. */
+/* Box numbers are never reused: the second box 1 here stands for what the first has left. */
 TEST(a_box_that_ends_while_it_waits_has_nothing)
 {
 	struct box_artifacts *artifacts = begin();
@@ -185,7 +186,7 @@ TEST(a_digest_alone_is_no_right)
 	struct box_artifacts *artifacts = begin();
 	ASSERT_INT(ask(artifacts, 1, 7), 0);
 	ASSERT_INT(play.fills, 1);
-	/* The same digest from another workspace is filled from its own source, or not at all. */
+	/* The same digest from another workspace is copied from its own source, or not at all. */
 	play.report = -EINVAL;
 	want_from(artifacts, "ws-b", 2, 7, 2, "/empty");
 	ASSERT_INT(play.fills, 2);
@@ -222,7 +223,7 @@ TEST(a_false_source_fails_for_who_sent_it)
 	box_artifacts_free(artifacts);
 }
 
-/* A box-rpc that dies leaves what it has begun to its successor, but not whose source it was. */
+/* A box-rpc that dies leaves unfinished copies to its successor, but not their sources. */
 TEST(a_false_source_of_who_is_gone_fails_for_nobody)
 {
 	struct box_artifacts *artifacts = begin();
@@ -243,7 +244,7 @@ TEST(a_false_source_of_who_is_gone_fails_for_nobody)
 	box_artifacts_free(artifacts);
 }
 
-/* Fills a tree of so many MiB for the box, and says what came of it. */
+/* Copies a tree of so many MiB for the box, and returns the result. */
 static int hold(struct box_artifacts *artifacts, const char *tenant, uint64_t box, unsigned number,
 	size_t mib)
 {
@@ -265,16 +266,16 @@ TEST(one_total_and_a_share_of_it)
 	ASSERT_INT(hold(artifacts, "ws-a", 2, 2, 10), 0);
 	ASSERT_INT(hold(artifacts, "ws-a", 3, 3, 9), 0);
 	ASSERT(box_artifacts_bytes(artifacts) >= 29 * BOX_MIB);
-	/* The share is full: what is left of it is less than this one has. */
+	/* The share is full: less is left of it than this tree needs. */
 	want_from(artifacts, "ws-a", 4, 4, 1, "/here");
 	ASSERT(play.ended != NULL);
 	ASSERT(box_artifacts_bytes(artifacts) <= 30 * BOX_MIB);
 	end_fill(0);
 	box_artifacts_release_box(artifacts, 4);
-	/* Another workspace has the rest of the total, and no more. */
+	/* Another workspace gets the rest of the total, and no more. */
 	ASSERT_INT(hold(artifacts, "ws-b", 5, 5, 9), 0);
 	ASSERT(box_artifacts_bytes(artifacts) <= 40 * BOX_MIB);
-	/* What no box has any more makes room. */
+	/* Trees that no box uses any more make room. */
 	box_artifacts_release_box(artifacts, 1);
 	ASSERT_INT(hold(artifacts, "ws-a", 6, 6, 10), 0);
 	ASSERT(box_artifacts_bytes(artifacts) <= 40 * BOX_MIB);

@@ -1,4 +1,4 @@
-/* The guest's part of a boot file: it is the list of the plan, and box-init finds its way in it. */
+/* The guest's part of a boot file: it matches the plan, and box-init can parse it. */
 #include <errno.h>
 #include <sys/mman.h>
 
@@ -44,7 +44,7 @@ static void make(void)
 	}
 }
 
-/* One piece a line: kind, flags, mode, target, source. */
+/* One step per line: kind, flags, mode, target, source. */
 static void describe(char *out, size_t room)
 {
 	static const char *const kinds[] = {
@@ -101,7 +101,7 @@ TEST(the_whole_list)
 		"freeze 0 0000 /\n");
 }
 
-/* A folder of the host comes with the order: of it there is the place only. */
+/* A host folder comes with the box's order: here is only its mount point. */
 TEST(a_host_folder_is_no_root_step)
 {
 	static char text[16384];
@@ -138,7 +138,7 @@ TEST(numbers)
 	ASSERT_INT(boot.prefix, 31);
 }
 
-/* What boxd writes, and box-vmm adds its order to, is what box-init reads. */
+/* box-init can read what boxd writes and box-vmm appends its order to. */
 TEST(box_init_finds_its_way)
 {
 	static struct box_host_state host_state;
@@ -146,7 +146,7 @@ TEST(box_init_finds_its_way)
 	struct box_microvm_order order = {.order = 1};
 	int fd = -1;
 	set_up();
-	host.id_ranges = false; /* who runs it is nothing to the guest */
+	host.id_ranges = false; /* the user that runs boxd does not matter to the guest */
 	host.root = false;
 	make();
 	ASSERT_INT(box_filter_compile((struct box_filter_kind){.profile = BOX_FILTER_DEFAULT},
@@ -164,7 +164,7 @@ TEST(box_init_finds_its_way)
 	const struct box_init_boot *boot = (const void *)bytes;
 	ASSERT_INT(boot->same_uid, 0);
 	ASSERT_INT(boot->payload_uid, 1000);
-	/* Sealed: nobody changes it on its way. */
+	/* Sealed: it cannot be changed on its way. */
 	ASSERT_INT(pwrite(fd, "x", 1, 0), -1);
 	box_filter_free(&host_state.filters[0][0].commands);
 	free(bytes);

@@ -1,4 +1,4 @@
-/* boxd's command line as a table, and what it carries from the environment and files. */
+/* boxd's command line as a table, and what it takes from the environment and from files. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -102,12 +102,18 @@ TEST(wrong_command_lines)
 			"--ws-control-port: \"70000\" is not a valid port (0 to 65535)"},
 		{{"--ws-control-port", "65536"},
 			"--ws-control-port: \"65536\" is not a valid port (0 to 65535)"},
-		{{"--ws-control-port="}, "--ws-control-port: \"\" is not a valid port (0 to 65535)"},
-		{{"--ws-control-port=-1"}, "--ws-control-port: \"-1\" is not a valid port (0 to 65535)"},
-		{{"--ws-control-port=+1"}, "--ws-control-port: \"+1\" is not a valid port (0 to 65535)"},
-		{{"--ws-control-port= 1"}, "--ws-control-port: \" 1\" is not a valid port (0 to 65535)"},
-		{{"--ws-control-port=1x"}, "--ws-control-port: \"1x\" is not a valid port (0 to 65535)"},
-		{{"--ws-control-port=0x50"}, "--ws-control-port: \"0x50\" is not a valid port (0 to 65535)"},
+		{{"--ws-control-port="},
+			"--ws-control-port: \"\" is not a valid port (0 to 65535)"},
+		{{"--ws-control-port=-1"},
+			"--ws-control-port: \"-1\" is not a valid port (0 to 65535)"},
+		{{"--ws-control-port=+1"},
+			"--ws-control-port: \"+1\" is not a valid port (0 to 65535)"},
+		{{"--ws-control-port= 1"},
+			"--ws-control-port: \" 1\" is not a valid port (0 to 65535)"},
+		{{"--ws-control-port=1x"},
+			"--ws-control-port: \"1x\" is not a valid port (0 to 65535)"},
+		{{"--ws-control-port=0x50"},
+			"--ws-control-port: \"0x50\" is not a valid port (0 to 65535)"},
 		{{"--ws-control-port=000080"},
 			"--ws-control-port: \"000080\" is not a valid port (0 to 65535)"},
 		{{"--ws-control-port=18446744073709551617"},
@@ -120,8 +126,10 @@ TEST(wrong_command_lines)
 			"--log-level: \"loud\" is not a valid level (debug, info, warning, error)"},
 		{{"--log-level=INFO"},
 			"--log-level: \"INFO\" is not a valid level (debug, info, warning, error)"},
-		{{"--log-format", "xml"}, "--log-format: \"xml\" is not a valid format (text, json)"},
-		{{"--log-format", "a\nb"}, "--log-format: \"a?b\" is not a valid format (text, json)"},
+		{{"--log-format", "xml"},
+			"--log-format: \"xml\" is not a valid format (text, json)"},
+		{{"--log-format", "a\nb"},
+			"--log-format: \"a?b\" is not a valid format (text, json)"},
 		{{"--bogus"}, "--bogus: no such flag (see boxd --help)"},
 		{{"--bogus=3"}, "--bogus: no such flag (see boxd --help)"},
 		{{"-x"}, "-x: no such flag (see boxd --help)"},
@@ -253,7 +261,7 @@ static void write_tokens(const char *path, const char *text, size_t len)
 	(void)close(fd);
 }
 
-/* Whatever box-rpc says it has taken. */
+/* Whatever box-rpc claims to have taken. */
 TEST(tokens_that_were_not_offered_are_not_taken)
 {
 	static const char good[] = "0123456789abcdef0123456789abcdef\n";
@@ -272,7 +280,7 @@ TEST(tokens_that_were_not_offered_are_not_taken)
 	ASSERT(box_start_data_reread_tokens(&carried, &err) < 0);
 	box_start_data_tokens_accepted(&carried);
 	ASSERT_STR(carried.start.token, good);
-	/* The answer to an offer may come when the next file could not be read. */
+	/* The answer to an offer may arrive when the next file could not be read. */
 	write_tokens(path, "other", 5);
 	ASSERT_INT(box_start_data_reread_tokens(&carried, &err), 0);
 	ASSERT_INT(unlink(path), 0);
@@ -321,7 +329,7 @@ TEST(soft_storage)
 
 TEST(config_files)
 {
-	char folder[] = "/tmp/keeper-options-XXXXXX";
+	char folder[] = "/tmp/boxd-options-XXXXXX";
 	ASSERT(mkdtemp(folder) != NULL);
 	ASSERT_INT(chdir(folder), 0);
 	FILE *file = fopen("good", "we");
@@ -334,7 +342,7 @@ TEST(config_files)
 	assert_text(carried.accepted, "a: 1");
 	ASSERT_INT(fcntl(carried.accepted, F_GETFD), FD_CLOEXEC);
 
-	/* A text that was only offered is not the one a successor gets. */
+	/* A successor does not get a text that was only offered. */
 	file = fopen("good", "we");
 	ASSERT(file && fputs("a: 2", file) >= 0 && fclose(file) == 0);
 	ASSERT_INT(box_start_data_reread_config(&carried, &fd, &err), 0);
@@ -347,7 +355,7 @@ TEST(config_files)
 	box_start_data_config_accepted(&carried);
 	ASSERT(carried.accepted >= 0);
 
-	/* What took the file's name is not waited for. */
+	/* A FIFO in place of the file does not block. */
 	ASSERT_INT(unlink("good"), 0);
 	ASSERT_INT(mkfifo("good", 0600), 0);
 	ASSERT_INT(box_start_data_reread_config(&carried, &fd, &err), -EINVAL);
@@ -404,7 +412,7 @@ TEST(config_from_an_endless_pipe)
 	(void)waitpid(writer, NULL, 0);
 }
 
-/* Children of boxd are copies of it until they have replaced themselves. */
+/* Children of boxd are copies of it until they exec. */
 TEST(children_do_not_have_the_token)
 {
 	struct box_options options = {0};

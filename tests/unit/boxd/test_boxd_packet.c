@@ -1,5 +1,5 @@
-/* Packets with more fds than there is room for, on either side of the difference; and what the first
- * process of a box reports. */
+/* Packets between boxd and box-rpc with more fds than there is room for, on either side; and the
+ * reports of a box's first process. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -15,7 +15,7 @@
 
 static int pair[2];
 
-/* All places below TAKEN are. */
+/* All fds below TAKEN are in use. */
 static void open_pair(void)
 {
 	ASSERT_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
@@ -50,7 +50,7 @@ static void send_fds(size_t count)
 	ASSERT_INT(sendmsg(pair[0], &message, 0), sizeof(packet));
 }
 
-/* From now on there are so many free places for fds. */
+/* From now on so many fds are free. */
 static void leave_room(rlim_t count)
 {
 	struct rlimit limit;
@@ -93,7 +93,7 @@ TEST(more_fds_than_we_may_have)
 	leave_room(3);
 	send_fds(4);
 	ASSERT_INT(box_packet_recv(pair[1], &packet), -EMFILE);
-	/* None of the three was left open. */
+	/* None of the three stays open. */
 	send_fds(3);
 	ASSERT_INT(box_packet_recv(pair[1], &packet), 0);
 	ASSERT_INT(packet.fd_count, 3);

@@ -1,4 +1,5 @@
-/* From the request for a box to its last trace, and what goes wrong on the way. */
+/* The life of a box from the request to the end of its last resource, and every failure on the way.
+ */
 #include "tests/unit/lib/boxes_fakes.h"
 
 TEST(from_the_request_to_the_end)
@@ -14,7 +15,7 @@ TEST(from_the_request_to_the_end)
 	ASSERT(play.pool_freed);
 }
 
-TEST(a_wrong_host_path_costs_no_blank)
+TEST(a_wrong_host_path_costs_no_warm_box)
 {
 	struct box_boxes *boxes = begin();
 	play.open_result = -ENOENT;
@@ -32,7 +33,7 @@ TEST(a_birth_that_fails_ends_as_boxes_do)
 	play.begin_result = -EIO;
 	play.immortal = true;
 	box_boxes_make(boxes, 1, &ask, NULL);
-	/* Answered at once, although its child lives on. */
+	/* Answered at once, although its child is still alive. */
 	ASSERT_INT(told.failed, 1);
 	ASSERT_STR(told.text, "begin");
 	ASSERT_INT(play.kills, 1);
@@ -40,7 +41,7 @@ TEST(a_birth_that_fails_ends_as_boxes_do)
 	play.immortal = false;
 	step_later(boxes, 5000);
 	ASSERT_INT(play.buried, 0);
-	/* Its end shows at once when it comes, and what there was of it is given back. */
+	/* Its end is noticed at once, and its resources are released. */
 	ASSERT_INT(kill(play.pid, SIGKILL), 0);
 	await_event(boxes);
 	step(boxes);
@@ -106,8 +107,8 @@ TEST(a_process_that_does_not_die_is_watched_until_it_does)
 	box_boxes_free(boxes);
 }
 
-/* Half of a warm: nothing was cloned yet. */
-TEST(a_blank_without_a_process_is_given_back)
+/* A half-made warm box: nothing was cloned yet. */
+TEST(a_warm_box_without_a_process_is_given_back)
 {
 	struct box_boxes *boxes = begin();
 	struct box_warm_box warm = {.resources = BOX_RESOURCES_NONE, .orders = -1};
@@ -138,8 +139,8 @@ TEST(no_more_than_there_may_be)
 	box_boxes_free(boxes);
 }
 
-/* While boxd ends there are no warm_boxes any more, whatever the set of fds still tells. */
-TEST(an_event_of_blanks_after_their_end)
+/* While boxd ends there are no warm boxes any more, whatever events still arrive. */
+TEST(an_event_of_warm_boxes_after_their_end)
 {
 	struct box_boxes *boxes = begin();
 	int ends[2];
@@ -155,7 +156,7 @@ TEST(an_event_of_blanks_after_their_end)
 	ASSERT_INT(play.pool_failures, 0);
 }
 
-/* 50 at once where there is memory for 10: each counts from the moment it was promised. */
+/* 50 at once where there is memory for 10: each counts from the moment it is reserved. */
 TEST(no_more_microvms_than_there_is_memory_for)
 {
 	struct box_boxes *boxes = begin();
@@ -169,14 +170,14 @@ TEST(no_more_microvms_than_there_is_memory_for)
 	ASSERT_INT(play.begun, 10);
 	ASSERT_INT(told.failed, 40);
 	ASSERT_INT(told.code, BOX_ERR_CAPACITY);
-	/* Native boxes are none of it. */
+	/* Native boxes do not count. */
 	box_boxes_make(boxes, 51, &ask, NULL);
 	ASSERT_INT(play.begun, 11);
 	box_boxes_drop_requests(boxes);
 	box_boxes_free(boxes);
 }
 
-/* What they have taken is gone from what is free: it does not count twice. */
+/* Memory that microVMs already use is no longer free: it does not count twice. */
 TEST(memory_that_a_microvm_has_taken_counts_once)
 {
 	struct box_boxes *boxes = begin();

@@ -1,4 +1,5 @@
-/* When boxd looks at what boxes hold that no cgroup counts, and for how long at a time. */
+/* When boxd checks the socket memory of boxes, which no cgroup counts, and how long a check may
+ * take. */
 #include "boxd/box/socket_memory.h"
 #include "tests/unit/lib/boxes_fakes.h"
 
@@ -62,7 +63,7 @@ TEST(quick_looks_are_done_at_once)
 	box_boxes_free(boxes);
 }
 
-/* 50 boxes, 10 ms for each: half a second in which nobody else would be served. */
+/* 50 boxes, 10 ms for each, would be half a second in which nobody else is served. */
 TEST(slow_looks_leave_time_for_others)
 {
 	struct box_boxes *boxes = begin_many();
@@ -73,7 +74,7 @@ TEST(slow_looks_leave_time_for_others)
 	ASSERT_INT(timeout_ms(boxes), 190);
 	step_later(boxes, 189);
 	ASSERT_INT(kernel.looks, 1);
-	/* Each has its turn before any has a second one. */
+	/* Every box is checked once before any is checked twice. */
 	for (unsigned i = 2; i <= BOXES; i++) {
 		step_later(boxes, (uint64_t)timeout_ms(boxes));
 		ASSERT_INT(kernel.looks, i);
@@ -87,7 +88,7 @@ TEST(slow_looks_leave_time_for_others)
 TEST(who_holds_too_much_is_ended)
 {
 	struct box_boxes *boxes = begin_many();
-	kernel.greedy = play.pid; /* of the last one */
+	kernel.greedy = play.pid; /* the last one's */
 	kernel.takes_us = 10000;
 	for (int i = 0; i < 2 * BOXES && play.kills == 0; i++) {
 		step_later(boxes, (uint64_t)timeout_ms(boxes));
@@ -96,7 +97,7 @@ TEST(who_holds_too_much_is_ended)
 	box_boxes_free(boxes);
 }
 
-/* Sockets that were closed are there a moment longer. */
+/* Closed sockets still exist for a moment. */
 TEST(who_may_hold_too_much_is_ended_at_the_third_look_in_a_row)
 {
 	struct box_boxes *boxes = begin_many();

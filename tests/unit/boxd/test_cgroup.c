@@ -1,4 +1,4 @@
-/* Finding our group in the texts of real hosts, and the numbers that limits become. */
+/* Finding our own cgroup in the texts of real hosts, and the numbers that are written as limits. */
 #include "boxd/cgroup/cgroup_manager.h"
 #include "tests/unit/lib/test.h"
 
@@ -70,10 +70,10 @@ static const struct host hosts[] = {
 	},
 	{
 		"the same, deeper in",
-		"0::/system.slice/docker-0123abcd.scope/keeper\n",
+		"0::/system.slice/docker-0123abcd.scope/boxd-leaf\n",
 		"700 690 0:30 /system.slice/docker-0123abcd.scope /sys/fs/cgroup rw - cgroup2 cgroup rw\n",
 		1,
-		{{true, false, 0, 700, "/sys/fs/cgroup", "keeper"}},
+		{{true, false, 0, 700, "/sys/fs/cgroup", "boxd-leaf"}},
 	},
 	{
 		"a root that is only the beginning of another's name",
@@ -246,7 +246,7 @@ TEST(finds_no_more_than_there_is_room_for)
 	free(places);
 }
 
-/* The longest path that fits has a byte less than the room. */
+/* The longest path that fits is one byte shorter than the buffer. */
 TEST(leaves_out_paths_that_do_not_fit)
 {
 	static char groups[2 * BOX_PATH_MAX];

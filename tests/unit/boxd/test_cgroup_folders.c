@@ -1,5 +1,4 @@
-/* What is done to folders, in folders that are not the kernel's: what a file says then is what was
- * put there. */
+/* Operations on cgroup folders, in ordinary folders: files there contain what the test wrote. */
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -105,7 +104,7 @@ TEST(swap_is_left_out_where_it_is_not_accounted_for)
 	ASSERT(!is_there("memory.kmem.tcp.limit_in_bytes"));
 }
 
-/* What is longer keeps its end: as if the kernel had made something else of what was written. */
+/* Longer files keep their tail: as if the kernel had changed what was written. */
 TEST(a_limit_that_is_not_there_afterwards_is_an_error)
 {
 	struct box_err err;
@@ -169,8 +168,7 @@ TEST(lists_pids_across_pieces)
 	box_cgroup_pid_list_close(&list);
 }
 
-/* Else a fork bomb could be quicker than its killer. Both ways do it where there is no
- * cgroup.kill. */
+/* Otherwise a fork bomb could outrun its killer. Both ways do it where there is no cgroup.kill. */
 TEST(forks_are_forbidden_before_killing)
 {
 	make_place();
@@ -188,7 +186,7 @@ TEST(forks_are_forbidden_before_killing)
 	assert_file("cgroup.kill", "1");
 }
 
-/* What is listed is killed, nothing else, and more than one batch of it. */
+/* Exactly the listed processes are killed, in more than one batch. */
 TEST(kills_what_is_listed)
 {
 	enum {
@@ -224,20 +222,20 @@ TEST(kills_what_is_listed)
 	ASSERT_INT(waitpid(pids[CHILDREN], &status, 0), pids[CHILDREN]);
 }
 
-/* The processes of our group go to the leaf one by one; a plain file keeps the last. */
+/* The processes of our cgroup move to the leaf one by one; a plain file keeps the last pid. */
 TEST(version_2_moves_our_group_aside)
 {
 	struct box_err err;
 	struct box_cgroup_own own = {.fd = -1};
 	make_place();
 	ASSERT_INT(mkdirat(top, "a", 0700), 0);
-	ASSERT_INT(mkdirat(top, "a/keeper", 0700), 0);
+	ASSERT_INT(mkdirat(top, "a/boxd-leaf", 0700), 0);
 	put_file("a/cgroup.events", "populated 1\n");
 	put_file("a/cgroup.procs", "4194301\n4194302\n");
 	put_file("a/cgroup.subtree_control", "cpu memory pids\n");
-	put_file("a/keeper/cgroup.procs", "");
+	put_file("a/boxd-leaf/cgroup.procs", "");
 	ASSERT_INT(box_cgroup_v2.settle(top, "a", P | M | C, &own, &err), 0);
-	assert_file("a/keeper/cgroup.procs", "4194302");
+	assert_file("a/boxd-leaf/cgroup.procs", "4194302");
 	struct stat named;
 	struct stat opened;
 	ASSERT_INT(fstatat(top, "a", &named, 0), 0);
@@ -254,7 +252,7 @@ TEST(version_2_stays_in_the_root)
 	put_file("cgroup.procs", "1\n2\n");
 	put_file("cgroup.subtree_control", "cpu memory pids\n");
 	ASSERT_INT(box_cgroup_v2.settle(top, ".", P | M | C, &own, &err), 0);
-	ASSERT(!is_there("keeper"));
+	ASSERT(!is_there("boxd-leaf"));
 	(void)close(own.fd);
 }
 
@@ -265,18 +263,18 @@ TEST(version_2_in_a_leaf_makes_its_lot_beside_it)
 		const char *control;
 		const char *found;
 	} rows[] = {
-		{"keeper", "cpu memory pids\n", "."},
-		{"a/keeper", "cpu memory pids\n", "a"},
-		/* A leaf of someone else's, who gives no controllers. */
-		{"a/keeper", "memory pids\n", NULL},
-		{"a/beekeeper", "cpu memory pids\n", NULL},
+		{"boxd-leaf", "cpu memory pids\n", "."},
+		{"a/boxd-leaf", "cpu memory pids\n", "a"},
+		/* Someone else's leaf, without controllers. */
+		{"a/boxd-leaf", "memory pids\n", NULL},
+		{"a/notboxd-leaf", "cpu memory pids\n", NULL},
 	};
 	struct box_err err;
 	make_place();
-	ASSERT_INT(mkdirat(top, "keeper", 0700), 0);
+	ASSERT_INT(mkdirat(top, "boxd-leaf", 0700), 0);
 	ASSERT_INT(mkdirat(top, "a", 0700), 0);
-	ASSERT_INT(mkdirat(top, "a/keeper", 0700), 0);
-	ASSERT_INT(mkdirat(top, "a/beekeeper", 0700), 0);
+	ASSERT_INT(mkdirat(top, "a/boxd-leaf", 0700), 0);
+	ASSERT_INT(mkdirat(top, "a/notboxd-leaf", 0700), 0);
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		struct stat named;
 		struct stat opened;
@@ -294,7 +292,7 @@ TEST(version_2_in_a_leaf_makes_its_lot_beside_it)
 	}
 }
 
-/* As the watcher of a boxd that was killed does while the next one starts in its leaf. */
+/* As the watcher of a killed boxd does while the next boxd starts in its leaf. */
 TEST(version_2_in_a_leaf_that_another_leaves)
 {
 	struct box_err err;
@@ -303,11 +301,11 @@ TEST(version_2_in_a_leaf_that_another_leaves)
 	char byte;
 	make_place();
 	ASSERT_INT(mkdirat(top, "a", 0700), 0);
-	ASSERT_INT(mkdirat(top, "a/keeper", 0700), 0);
+	ASSERT_INT(mkdirat(top, "a/boxd-leaf", 0700), 0);
 	put_file("a/cgroup.events", "populated 1\n");
 	put_file("a/cgroup.procs", "");
 	put_file("a/cgroup.subtree_control", "cpu memory pids\n");
-	put_file("a/keeper/cgroup.procs", "");
+	put_file("a/boxd-leaf/cgroup.procs", "");
 	ASSERT_INT(pipe2(ready, O_CLOEXEC), 0);
 	pid_t pid = fork();
 	ASSERT(pid >= 0);
@@ -322,13 +320,13 @@ TEST(version_2_in_a_leaf_that_another_leaves)
 		_exit(0);
 	}
 	ASSERT_INT(read(ready[0], &byte, 1), 1);
-	/* It wants them anew; a plain file does not show them, which is the error. */
-	ASSERT_INT(box_cgroup_v2.settle(top, "a/keeper", P | M | C, &own, &err), -EINVAL);
+	/* It enables the controllers again; a plain file does not show them, hence the error. */
+	ASSERT_INT(box_cgroup_v2.settle(top, "a/boxd-leaf", P | M | C, &own, &err), -EINVAL);
 	assert_file("a/cgroup.subtree_control", "+pids +memory +cpu");
 	ASSERT_INT(waitpid(pid, NULL, 0), pid);
 }
 
-/* A plain file shows "+pids ..." as it was written, which names no controller. */
+/* A plain file contains "+pids ..." as it was written, which is no list of controllers. */
 TEST(version_2_believes_only_what_it_reads_back)
 {
 	struct box_err err;
@@ -352,12 +350,12 @@ TEST(version_2_leaves_nothing_when_it_cannot_move)
 	put_file("cgroup.events", "populated 1\n");
 	put_file("cgroup.procs", "4194301\n");
 	ASSERT_INT(box_cgroup_v2.settle(top, ".", P | M | C, &own, &err), -ENOENT);
-	ASSERT_STR(err.text, "cannot move to the group keeper: No such file or directory");
-	ASSERT(!is_there("keeper"));
+	ASSERT_STR(err.text, "cannot move to the group boxd-leaf: No such file or directory");
+	ASSERT(!is_there("boxd-leaf"));
 	ASSERT_INT(own.fd, -1);
 }
 
-/* What runs in a box goes down into a leaf, we do not; a plain file keeps the last. */
+/* The processes of a box move down into a leaf, we do not; a plain file keeps the last pid. */
 TEST(version_2_divides_a_box)
 {
 	struct box_err err;
@@ -374,7 +372,7 @@ TEST(version_2_divides_a_box)
 	char found[16];
 	ASSERT(box_cgroup_read(rest, "cgroup.procs", found, sizeof(found)) > 0);
 	(void)close(rest);
-	/* Where the controller is not there afterwards, it was not. */
+	/* A controller that is missing afterwards was not available. */
 	rest = -1;
 	put_file("cgroup.subtree_control", "");
 	put_file("cgroup.freeze", "");
@@ -435,11 +433,11 @@ TEST(goes_through_no_link_and_not_up)
 	ASSERT_INT(box_cgroup_open_below(top, "/tmp", &fd), -EXDEV);
 }
 
-TEST(lots_of_the_living_are_left_alone)
+TEST(cgroup_parents_of_live_owners_are_left_alone)
 {
 	static const char *const strangers[] = {"box-web.service", "box-", "box-0123456789abcde",
 		"box-0123456789abcdefa", "box-0123456789ABCDEF", "pox-0123456789abcdef",
-		"box-0123456789abcdeg", "keeper"};
+		"box-0123456789abcdeg", "boxd-leaf"};
 	char names[2][BOX_CGROUP_PARENT_NAME_SIZE];
 	int parents[2] = {-1, -1};
 	struct box_err err;
@@ -471,14 +469,14 @@ TEST(a_cleaner_removes_what_a_dead_owner_left)
 	struct box_cgroups cgroups = {.mode = BOX_CGROUP_V1, .count = 1};
 	struct box_cgroup_hierarchy *tree = &cgroups.trees[0];
 	struct box_cgroups cleaner;
-	char living[BOX_CGROUP_PARENT_NAME_SIZE];
+	char alive[BOX_CGROUP_PARENT_NAME_SIZE];
 	int folders[BOX_CGROUP_PROCS_FDS_MAX];
 	int other = -1;
 	struct box_err err;
 	make_place();
 	*tree = (struct box_cgroup_hierarchy){.manager = &box_cgroup_v1, .own = {.fd = top}};
 	ASSERT_INT(box_cgroup_parent_make(top, tree->parent_name, &tree->parent, &err), 0);
-	ASSERT_INT(box_cgroup_parent_make(top, living, &other, &err), 0);
+	ASSERT_INT(box_cgroup_parent_make(top, alive, &other, &err), 0);
 	ASSERT_INT(mkdirat(tree->parent, "b1", 0700), 0);
 	ASSERT_INT(mkdirat(other, "b1", 0700), 0);
 	cleaner = cgroups;
@@ -490,13 +488,13 @@ TEST(a_cleaner_removes_what_a_dead_owner_left)
 	(void)close(tree->parent);
 	ASSERT(box_cgroups_clean_up(&cleaner));
 	ASSERT(!is_there(tree->parent_name));
-	ASSERT(is_there(living));
+	ASSERT(is_there(alive));
 	ASSERT(box_cgroups_clean_up(&cleaner));
 	(void)close(other);
 }
 
 /* Its owner died between making and locking it. */
-TEST(a_lot_that_was_never_locked_is_swept)
+TEST(a_cgroup_parent_that_was_never_locked_is_swept)
 {
 	make_place();
 	ASSERT_INT(mkdirat(top, "box-0123456789abcdef", 0700), 0);
@@ -505,7 +503,7 @@ TEST(a_lot_that_was_never_locked_is_swept)
 }
 
 /* Nobody else can open it, so nobody else can hold its lock. */
-TEST(a_lot_is_ours_alone)
+TEST(a_cgroup_parent_is_private)
 {
 	char name[BOX_CGROUP_PARENT_NAME_SIZE];
 	int parent = -1;
@@ -520,7 +518,7 @@ TEST(a_lot_is_ours_alone)
 	(void)close(parent);
 }
 
-TEST(a_lot_in_a_folder_that_is_gone)
+TEST(a_cgroup_parent_in_a_folder_that_is_gone)
 {
 	char name[BOX_CGROUP_PARENT_NAME_SIZE];
 	int parent = -1;

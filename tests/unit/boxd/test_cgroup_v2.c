@@ -1,4 +1,4 @@
-/* Version 2 of this host, where it is mounted: with no controller, so that a hybrid host will
+/* Cgroup version 2 of this host, where it is mounted. No controller is used, so a hybrid host will
  * do. */
 #include <errno.h>
 #include <fcntl.h>
@@ -8,7 +8,7 @@
 #include "boxd/cgroup/cgroup_manager.h"
 #include "tests/unit/lib/test.h"
 
-static int top; /* of the mount */
+static int top; /* of the mounted hierarchy */
 
 static pid_t start_sleeper(int folder)
 {
@@ -35,7 +35,7 @@ static pid_t start_sleeper(int folder)
 	return pid;
 }
 
-/* A group at the top of what is mounted; gives its fd. `top` is the mount. */
+/* Makes a cgroup at the top of the hierarchy and returns its fd. `top` is the mount. */
 static int open_real(char name[64])
 {
 	static char groups[65536];
@@ -64,7 +64,7 @@ static int open_real(char name[64])
 	SKIP("version 2 is not mounted here");
 }
 
-/* What is asserted in a process inside must not keep the group from being removed outside. */
+/* A failed assertion in a process inside must not keep the cgroup from being removed. */
 static int run_inside(void (*inside)(const char *name, int group), const char *name, int group)
 {
 	int status = 0;
@@ -97,22 +97,22 @@ static void settle_inside(const char *name, int group)
 	struct box_err err;
 	struct box_cgroup_own own = {.fd = -1};
 	ASSERT_INT(box_cgroup_write(group, "cgroup.procs", "0"), 0);
-	/* Without a controller nothing is enabled, so that any host will do. */
+	/* No controller is enabled, so that any host will do. */
 	ASSERT_INT(box_cgroup_v2.settle(top, name, 0, &own, &err), 0);
 	ASSERT_INT(count_in(own.fd), 0);
-	int leaf = openat(own.fd, "keeper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int leaf = openat(own.fd, "boxd-leaf", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	ASSERT(leaf >= 0);
 	ASSERT_INT(count_in(leaf), 2);
-	/* Who starts in the leaf leaves it alone. */
+	/* A runtime that starts in the leaf leaves it alone. */
 	struct box_cgroup_own beside = {.fd = -1};
 	char below[96];
-	(void)snprintf(below, sizeof(below), "%s/keeper", name);
+	(void)snprintf(below, sizeof(below), "%s/boxd-leaf", name);
 	ASSERT_INT(box_cgroup_v2.settle(top, below, 0, &beside, &err), 0);
 	box_cgroup_v2.leave(&beside);
 	ASSERT_INT(count_in(leaf), 2);
 	box_cgroup_v2.leave(&own);
 	ASSERT_INT(count_in(own.fd), 2);
-	ASSERT_INT(faccessat(own.fd, "keeper", F_OK, 0), -1);
+	ASSERT_INT(faccessat(own.fd, "boxd-leaf", F_OK, 0), -1);
 }
 
 TEST(version_2_of_this_host_moves_aside)
@@ -124,7 +124,7 @@ TEST(version_2_of_this_host_moves_aside)
 	int inside = run_inside(settle_inside, name, group);
 	ASSERT_INT(kill(beside, SIGKILL), 0);
 	ASSERT_INT(waitpid(beside, &status, 0), beside);
-	(void)unlinkat(group, "keeper", AT_REMOVEDIR); /* it is there where an assertion failed */
+	(void)unlinkat(group, "boxd-leaf", AT_REMOVEDIR); /* still there when an assertion failed */
 	ASSERT_INT(unlinkat(top, name, AT_REMOVEDIR), 0);
 	ASSERT_INT(inside, 0);
 }

@@ -1,5 +1,5 @@
-/* Allowlists: from text to numbers and back, the rules that are made of them, and what counts as the
- * same when nft lists it. */
+/* Allowlists: from text to numbers and back, the nft rules that are made of them, and which
+ * listings of nft count as equal. */
 #include "base/cleanup.h"
 #include "base/macros.h"
 #include "boxd/net/egress_rules.h"
@@ -35,7 +35,7 @@ TEST(entries_are_written_as_they_mean)
 	ASSERT_INT(host.address, 0x0a010203);
 	ASSERT_INT(host.prefix, 32);
 	ASSERT_INT(host.port, 53);
-	/* The length counts, not an end in the text. */
+	/* The given length counts, not a NUL in the text. */
 	ASSERT(box_egress_read("10.0.0.0/8xyz", 10, &host) == NULL);
 	ASSERT_INT(host.prefix, 8);
 }
@@ -77,7 +77,7 @@ TEST(settled_means_in_order_and_once)
 
 static struct box_egress_rules_slots slots;
 
-/* As box_egress_rules_set has it. */
+/* The same fields as in box_egress_rules_set. */
 enum {
 	LIMITED = 1,
 	STALE = 2
@@ -119,7 +119,7 @@ TEST(what_nft_is_told)
 	ASSERT_STR(text.bytes, wanted.bytes);
 }
 
-/* As nft 1.0.6 prints it. */
+/* The output of nft 1.0.6. */
 #define MAP                                                                                \
 	"table inet box {\n\tmap egress {\n\t\ttype ifname : verdict\n\t\telements = { "   \
 	"\"b3\" : goto slot3,\n\t\t\t     \"b7\" : goto slot7,\n\t\t\t     \"b9\" : goto " \

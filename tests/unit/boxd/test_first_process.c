@@ -1,5 +1,5 @@
-/* What the first process of a box reports, in words: its own steps, those of box-vmm and of a
- * guest, and what a guest's console said last, which may be anything. */
+/* Texts for the reports of a box's first process: its own steps, those of box-vmm and of a guest,
+ * and the last output of a guest's console, which may be anything. */
 #include <errno.h>
 #include <fcntl.h>
 
@@ -68,11 +68,11 @@ TEST(a_microvm)
 	ASSERT_STR(err.text,
 		"the box cannot be made: box-vmm: the microVM was not ready in time: Connection "
 		"timed out");
-	/* boxd's own child has no words. */
+	/* boxd's own child sends no text. */
 	struct box_init_report own = {BOX_FIRST_PROCESS_MOUNT_STEP + 1, EIO};
 	ASSERT_INT(hear(&own, sizeof(own)), -EIO);
 	ASSERT_STR(err.text, "the box cannot be made: mount /tmp: Input/output error");
-	/* But it is never ready. */
+	/* But box-init is never ready. */
 	ASSERT_INT(hear(&(struct box_init_report){0, 0}, sizeof(struct box_init_report)), -ECHILD);
 }
 
@@ -88,7 +88,7 @@ TEST(every_step_of_box_vmm_has_words)
 	ASSERT(strstr(err.text, "an unknown step") != NULL);
 }
 
-/* A guest may write what it likes; the end of it is shown, in one line of ASCII. */
+/* A guest may print anything; the end of it is shown, as one line of ASCII. */
 TEST(a_console_steers_nothing)
 {
 	struct box_microvm_report report = {.report = {BOX_VMM_START, ECHILD}};
@@ -98,7 +98,7 @@ TEST(a_console_steers_nothing)
 	ASSERT_STR(err.text,
 		"the box cannot be made: box-vmm: the microVM ended before it was ready: No child "
 		"processes; its console: one|?[31mtwo?three?");
-	memset(report.text, 'x', sizeof(report.text)); /* without an end */
+	memset(report.text, 'x', sizeof(report.text)); /* not terminated */
 	ASSERT_INT(hear(&report, sizeof(report)), -ECHILD);
 	ASSERT(strlen(err.text) < 512);
 	const char *shown = strstr(err.text, "; its console: ");

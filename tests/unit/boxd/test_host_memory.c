@@ -1,4 +1,4 @@
-/* Memory for microVMs: what is promised, what is taken, what is left. */
+/* Memory for microVMs: reserved, used, and still available. */
 #include <errno.h>
 
 #include "base/limits.h"
@@ -12,19 +12,19 @@ TEST(by_the_memory)
 {
 	static const struct {
 		struct box_host_memory memory;
-		uint64_t most; /* that may be wanted */
+		uint64_t most; /* that may be requested */
 	} rows[] = {
 		/* the host alone: a sixteenth is its own, and never less than 256 MiB */
 		{{64 * GIB, 20 * GIB, UINT64_MAX, UINT64_MAX, 0, 0, 0}, 16 * GIB},
 		{{2 * GIB, GIB, UINT64_MAX, UINT64_MAX, 0, 0, 0}, GIB - 256 * BOX_MIB},
 		{{2 * GIB, 100 * BOX_MIB, UINT64_MAX, UINT64_MAX, 0, 0, 0}, 0},
-		/* promises that were not taken yet */
+		/* reservations that are not used yet */
 		{{64 * GIB, 20 * GIB, UINT64_MAX, UINT64_MAX, 10 * GIB, 0, 5}, 6 * GIB},
 		{{64 * GIB, 20 * GIB, UINT64_MAX, UINT64_MAX, 10 * GIB, 10 * GIB, 5}, 16 * GIB},
 		{{64 * GIB, 20 * GIB, UINT64_MAX, UINT64_MAX, 99 * GIB, GIB, 5}, 0},
-		/* nonsense: more taken than promised */
+		/* inconsistent: more used than reserved */
 		{{64 * GIB, 20 * GIB, UINT64_MAX, UINT64_MAX, GIB, 9 * GIB, 5}, 16 * GIB},
-		/* a cgroup that is narrower */
+		/* a cgroup with a lower limit */
 		{{64 * GIB, 20 * GIB, 4 * GIB, 3 * GIB, GIB, 0, 1}, 2 * GIB - 256 * BOX_MIB},
 		{{64 * GIB, 5 * GIB, 32 * GIB, 30 * GIB, 0, 0, 0}, GIB},
 	};

@@ -1,5 +1,5 @@
-/* Addresses of the host's loopback, and who offers a service at one: only who listens there and
- * nowhere else. In a network namespace of its own. */
+/* Addresses on the host's loopback, and who listens there: only a server that listens there and
+ * nowhere else counts. In a network namespace of its own. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <net/if.h>
@@ -104,7 +104,7 @@ TEST(addresses_are_the_lowest_that_are_free)
 	ASSERT_INT(ntohl(addresses[1]), 0x7f420002);
 	ASSERT_INT(box_host_ports_take_address(&addresses[3], &locks[3], &err), 0);
 	ASSERT_INT(ntohl(addresses[3]), 0x7f420004);
-	/* Of another network, they are others. */
+	/* In another network namespace they are other addresses. */
 	ASSERT(unshare(CLONE_NEWNET) == 0);
 	ASSERT_INT(box_host_ports_take_address(&addresses[3], &locks[3], &err), 0);
 	ASSERT_INT(ntohl(addresses[3]), 0x7f420001);

@@ -1,4 +1,4 @@
-/* Image files by their first bytes. */
+/* Image files are recognized by their first bytes. */
 #include <string.h>
 
 #include "boxd/image/image_file.h"
@@ -26,7 +26,7 @@ TEST(none)
 	ASSERT(!kind_with(0, "", 0, sizeof(head)));
 	ASSERT(!kind_with(0, "sqsh", 4, sizeof(head)));
 	ASSERT(!kind_with(1, "hsqs", 4, sizeof(head)));
-	/* Not behind the end of what was read. */
+	/* Not beyond the end of what was read. */
 	ASSERT(!kind_with(1080, "\x53\xef", 2, 1081));
 	ASSERT(!kind_with(1024, "\xe2\xe1\xf5\xe0", 4, 1024));
 	ASSERT(!kind_with(0, "hsqs", 4, 3));

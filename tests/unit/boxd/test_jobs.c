@@ -1,4 +1,4 @@
-/* How programs that boxd has started end when boxd does. They are scripts here. */
+/* How jobs, programs that boxd started, end when boxd does. They are scripts here. */
 #include <sys/stat.h>
 
 #include "base/clock.h"

@@ -1,4 +1,4 @@
-/* Whether there can be microVMs, by the facts: each case with the words that a person reads. */
+/* Whether microVMs are possible, from facts about the host: each case with the text for people. */
 #include <errno.h>
 
 #include "base/limits.h"
@@ -39,7 +39,7 @@ static const struct {
 	{{HERE, .kvm_errnum = ENOENT, .has_cpu_flags = true, .cpu_virtualises = true,
 		 .kvm_module = true},
 		"/dev/kvm is missing: KVM is loaded, but found no virtualisation", "dmesg"},
-	/* not for us */
+	/* no permission */
 	{{HERE, .kvm_errnum = EACCES, .kvm_group = "kvm", .kvm_mode = 020660},
 		"/dev/kvm is there, but not for this user: it is for group kvm (mode 0660)",
 		"usermod -aG kvm USER"},

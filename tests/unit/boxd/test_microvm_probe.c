@@ -1,5 +1,5 @@
-/* The one guest that is tried: requests wait for it, what came of it is remembered, and what can change
- * is looked at again. box-vmm is a script here. */
+/* The probe that boots one guest: requests wait for it, its result is remembered, and it runs again
+ * when the host may have changed. box-vmm is a script here. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -100,7 +100,7 @@ static void set_up(const char *prints)
 	ASSERT_INT(setenv("XDG_RUNTIME_DIR", folder, 1), 0);
 	box_host_state_init(&host_state);
 	host_state.possible = true;
-	host_state.common.kvm = open("/dev/null", O_PATH | O_CLOEXEC); /* it is there already */
+	host_state.common.kvm = open("/dev/null", O_PATH | O_CLOEXEC); /* it exists */
 	write_vmm(prints);
 	start();
 }
@@ -113,7 +113,7 @@ static void clean_up(void)
 	ASSERT_INT(system(command), 0);
 }
 
-/* Waits for the end of a box-vmm, and lets the probe see it. */
+/* Waits for the end of a box-vmm, and lets the probe handle it. */
 static void await_job(void)
 {
 	struct box_event_source source = box_jobs_event_source(jobs);
@@ -181,7 +181,7 @@ TEST(it_is_remembered_for_the_next_boxd)
 	ASSERT_INT(told.failed, 1);
 	ASSERT(strstr(told.err.text, "it is broken") != NULL);
 	ASSERT_INT(started(), 1);
-	/* Not with another box-vmm. */
+	/* The result does not hold for another box-vmm. */
 	finish();
 	write_vmm(WORKS "# another\n");
 	start();
@@ -220,7 +220,7 @@ TEST(nobody_waits_any_more)
 	clean_up();
 }
 
-/* A note that others could have written is none. */
+/* A file that others could have written is ignored. */
 TEST(notes_of_others)
 {
 	char text[256];
@@ -236,7 +236,7 @@ TEST(notes_of_others)
 	ASSERT(box_microvm_probe_cache_read(false, host_state.vmm_path, text, sizeof(text)) > 0);
 	(void)snprintf(path, sizeof(path), "%s/box/machine", folder);
 	int fd = open(path, O_WRONLY | O_CLOEXEC);
-	ASSERT(pwrite(fd, "boot -", 6, 0) == 6); /* of another start of the host */
+	ASSERT(pwrite(fd, "boot -", 6, 0) == 6); /* from another boot of the host */
 	(void)close(fd);
 	ASSERT(box_microvm_probe_cache_read(false, host_state.vmm_path, text, sizeof(text)) < 0);
 	clean_up();

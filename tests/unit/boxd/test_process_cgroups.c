@@ -1,5 +1,5 @@
-/* The groups of single processes in boxes: made once, found again, closed, and tried again when
- * something is still in them. */
+/* Cgroups of single processes in boxes: made once, found again, closed, and removed later when they
+ * are still in use. */
 #include "tests/unit/lib/boxes_fakes.h"
 
 static struct box_process_cgroups *groups_of(struct box_boxes *boxes, uint64_t box)
@@ -37,7 +37,7 @@ TEST(a_group_is_made_once_and_closed_once)
 	open_one(boxes, box, 5);
 	open_one(boxes, box, 6);
 	ASSERT_INT(play.parts, 2);
-	/* Whoever comes after box-rpc finds it. */
+	/* A successor of box-rpc finds it. */
 	open_one(boxes, box, 5);
 	ASSERT_INT(play.parts, 2);
 	box_process_cgroups_close(groups_of(boxes, box), 5);
@@ -46,7 +46,7 @@ TEST(a_group_is_made_once_and_closed_once)
 	ASSERT_INT(play.parts, 1);
 	ASSERT_INT(play.removes, 1);
 	ASSERT_INT(timeout_ms(boxes), -1);
-	/* The last one goes with the box. */
+	/* The last one is removed with its box. */
 	bury_one(boxes, box);
 	ASSERT_INT(play.removes, 1);
 }
@@ -69,7 +69,7 @@ TEST(a_group_that_is_not_empty_is_tried_again)
 		ASSERT_INT(play.removes, i + 1);
 		step_later(boxes, 1);
 	}
-	/* Nobody finds it any more. */
+	/* It cannot be found any more. */
 	ASSERT_INT(box_process_cgroups_open(groups_of(boxes, box), 5, 1, &fds, &err), -ENOENT);
 	ASSERT_INT(fds.procs_fd, -1);
 	play.busy_part = 0;
@@ -95,13 +95,13 @@ TEST(no_more_groups_than_there_may_be)
 	}
 	ASSERT_INT(box_process_cgroups_open(groups, 5000, 1, &fds, &err), -EUSERS);
 	ASSERT_INT(err.code, BOX_ERR_CAPACITY);
-	/* One that cannot be removed yet counts. */
+	/* A cgroup that cannot be removed yet counts. */
 	play.busy_part = 7;
 	box_process_cgroups_close(groups, 7);
 	ASSERT_INT(box_process_cgroups_open(groups, 5000, 1, &fds, &err), -EUSERS);
 	box_process_cgroups_close(groups, 8);
 	open_one(boxes, box, 5000);
-	/* With its box it is forgotten too. */
+	/* It is forgotten with its box. */
 	ASSERT(timeout_ms(boxes) >= 0);
 	bury_one(boxes, box);
 }

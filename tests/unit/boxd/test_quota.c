@@ -1,5 +1,5 @@
-/* Quotas of folders: how large an image is, what is to be done for a folder, and the two walks that
- * bring what is in it into the image. */
+/* Quotas of folders: the size of an image, what has to be done for a folder, and the two walks that
+ * copy a folder's files into its image. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -18,7 +18,7 @@ static struct box_err err;
 
 /* --- sizes --- */
 
-/* What mke2fs of 2023 leaves, measured; the kernel's own share is taken off. */
+/* What mke2fs of 2023 leaves free, measured; the kernel's own reserve is subtracted. */
 TEST(image_sizes)
 {
 	static const struct {
@@ -44,12 +44,12 @@ TEST(image_sizes)
 		ASSERT_INT(shape.size_bytes % 4096, 0);
 		uint64_t least = quota + shape.inodes * 256 + shape.journal_mib * BOX_MIB;
 		ASSERT(shape.size_bytes > least);
-		/* Two of a hundred, what lets it grow, and a little. */
+		/* Two percent, the reserve for growing, and a small constant. */
 		ASSERT(shape.size_bytes < least + least / 40 + 80 * BOX_MIB);
 	}
 }
 
-/* One tells the other: a larger quota has a larger image. */
+/* Monotonic: a larger quota has a larger image. */
 TEST(image_sizes_grow)
 {
 	struct box_quota_shape before = {0};
@@ -105,7 +105,7 @@ TEST(decisions)
 		{true, false, {true, true, true, here, 8 * BOX_MIB}, 8, BOX_QUOTA_NEEDS_WORK},
 		{true, false, {true, true, true, here, 8 * BOX_MIB}, 0, BOX_QUOTA_NEEDS_WORK},
 		{false, false, {true, true, true, here, 8 * BOX_MIB}, 0, BOX_QUOTA_READY},
-		/* A process died while it grew. */
+		/* A process died while the image was growing. */
 		{true, false, {true, true, false, more, 8 * BOX_MIB}, 9, BOX_QUOTA_NEEDS_WORK},
 		{true, false, {true, true, false, more, 9 * BOX_MIB}, 8, REFUSED},
 		{true, true, {true, true, false, more, 9 * BOX_MIB}, 8, REFUSED},
@@ -113,7 +113,7 @@ TEST(decisions)
 		{false, false, {false, false, false, 0, 0}, 0, BOX_QUOTA_READY},
 		{false, false, {false, false, false, 0, 0}, 8, REFUSED},
 		{false, true, {false, false, false, 0, 0}, 8, BOX_QUOTA_WAIVED},
-		/* What is under an image is not the folder's content. */
+		/* Files under a mounted image are not the folder's content. */
 		{false, true, {true, false, false, here, 0}, 8, REFUSED},
 		{false, true, {true, false, false, here, 0}, 0, REFUSED},
 	};
@@ -171,7 +171,7 @@ static void open_both(void)
 	ASSERT_INT(mkdirat(top, "to", 0700), 0);
 	from = openat(top, "from", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	to = openat(top, "to", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	/* Nobody needs their names from now on: what is in them is removed at the end. */
+	/* Their names are not needed any more: the contents are removed at the end. */
 	ASSERT_INT(renameat(top, "from", top, "f"), 0);
 	(void)close(top);
 }
@@ -239,7 +239,7 @@ TEST(copies_what_is_not_there)
 	remove_all();
 }
 
-/* Begun again, or after the host has written into the folder while the image was not mounted. */
+/* Restarted, or after the host has written into the folder while the image was not mounted. */
 TEST(keeps_what_is_newer)
 {
 	struct stat status;
@@ -262,7 +262,7 @@ TEST(keeps_what_is_newer)
 	remove_all();
 }
 
-/* What came between the two walks is not lost, and what was copied is gone. */
+/* Files added between the two walks are kept, and copied ones are removed. */
 TEST(sweeps_what_is_copied)
 {
 	open_both();
@@ -282,7 +282,7 @@ TEST(sweeps_what_is_copied)
 	remove_all();
 }
 
-/* Neither is thrown away. */
+/* Both versions are kept. */
 TEST(refuses_two_kinds_of_one_name)
 {
 	open_both();
@@ -301,7 +301,7 @@ TEST(refuses_two_kinds_of_one_name)
 	remove_all();
 }
 
-/* A link in the way is no way out. */
+/* A link on the way is not followed. */
 TEST(follows_no_link)
 {
 	open_both();
@@ -313,7 +313,7 @@ TEST(follows_no_link)
 	remove_all();
 }
 
-/* A folder and a file of the same file system are mounted in it: they are somebody else's too. */
+/* A folder and a file of the same file system are mounted in it: they belong to somebody else. */
 TEST(leaves_alone_what_is_mounted_in_it)
 {
 	char path[64];

@@ -1,4 +1,4 @@
-/* What the sockets of a box hold, from the texts of the kernel. */
+/* How much kernel memory the sockets of a box hold, from the texts in /proc. */
 #include <fcntl.h>
 #include <linux/netlink.h>
 #include <netinet/in.h>
@@ -136,13 +136,13 @@ TEST(the_largest_buffer_of_a_socket)
 {
 	ASSERT_INT(box_socket_memory_buffer_bytes("212992\n", "4096\t131072\t425984\n"), 851968);
 	ASSERT_INT(box_socket_memory_buffer_bytes("4194304\n", "4096\t131072\t425984\n"), 4194304);
-	/* What is not told is what kernels have as a rule. */
+	/* Missing values are those of common kernels. */
 	ASSERT_INT(box_socket_memory_buffer_bytes("", "4096 131072 1"), 212992);
 	ASSERT_INT(box_socket_memory_buffer_bytes("", ""), 2 * 6291456);
 	ASSERT_INT(box_socket_memory_buffer_bytes("x", "1 2"), 2 * 6291456);
 }
 
-/* More than need be asked for: connections to ourselves. */
+/* More than are usually needed: connections to ourselves. */
 TEST(a_look_sees_what_waits_in_tcp)
 {
 	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -155,10 +155,10 @@ TEST(a_look_sees_what_waits_in_tcp)
 	}
 	(void)close(inside.diag);
 	ASSERT(inside.buffer_bytes >= 212992);
-	int door = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	ASSERT_INT(bind(door, (struct sockaddr *)&at, size), 0);
-	ASSERT_INT(listen(door, (int)COUNT(fds)), 0);
-	ASSERT_INT(getsockname(door, (struct sockaddr *)&at, &size), 0);
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	ASSERT_INT(bind(listener, (struct sockaddr *)&at, size), 0);
+	ASSERT_INT(listen(listener, (int)COUNT(fds)), 0);
+	ASSERT_INT(getsockname(listener, (struct sockaddr *)&at, &size), 0);
 	for (size_t i = 0; i < COUNT(fds); i++) {
 		static const char bytes[30000];
 		fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -171,7 +171,7 @@ TEST(a_look_sees_what_waits_in_tcp)
 	for (size_t i = 0; i < COUNT(fds); i++) {
 		(void)close(fds[i]);
 	}
-	(void)close(door);
+	(void)close(listener);
 	(void)close(netns);
 }
 
@@ -185,7 +185,7 @@ TEST(a_look_sees_our_own_sockets)
 	for (size_t i = 0; i < COUNT(fds); i++) {
 		fds[i] = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, 0);
 		ASSERT(fds[i] >= 0);
-		/* One without an address is not listed, and gets nothing. */
+		/* A process without an address is not listed, and gets no value. */
 		const struct sockaddr_nl any = {.nl_family = AF_NETLINK};
 		ASSERT_INT(bind(fds[i], (const struct sockaddr *)&any, sizeof(any)), 0);
 	}

@@ -1,4 +1,5 @@
-/* The walk through trees that mean ill: links, FIFOs, other mounts, depth, and what only changes. */
+/* The walk that measures trees, over hostile ones: links, FIFOs, other mounts, depth, and trees
+ * that change meanwhile. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -15,7 +16,7 @@ static const char *const names[] = {".mcp", "inbox", "outbox"};
 static char top[64];
 static struct box_boxd_part parts[BOX_BOXD_PARTS];
 
-/* A folder of the test's own, which is where paths begin. */
+/* A folder of the test's own, where paths start. */
 static void begin(void)
 {
 	(void)snprintf(top, sizeof(top), "/tmp/box-walk-XXXXXX");
@@ -31,7 +32,7 @@ static void finish(void)
 	ASSERT_INT(system(command), 0); /* NOLINT(cert-env33-c) */
 }
 
-/* Mounts that end with the test, however it ends. */
+/* Mounts that end with the test in every case. */
 static void have_own_mounts(void)
 {
 	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) {
@@ -124,7 +125,7 @@ TEST(a_name_that_is_a_file)
 	finish();
 }
 
-/* Links count by their own length, wherever they lead; nothing but folders is opened. */
+/* Links count with their own length, wherever they lead; only folders are opened. */
 TEST(links_and_fifos)
 {
 	begin();
@@ -160,7 +161,7 @@ TEST(blocks_and_holes)
 	finish();
 }
 
-/* Lengths are the owner's to choose, and still a number comes out. */
+/* Owners choose lengths freely, and the sum is still a valid number. */
 TEST(lengths_beyond_all)
 {
 	begin();
@@ -189,7 +190,7 @@ TEST(other_mounts)
 	ASSERT_INT(mount("own", "bound", NULL, MS_BIND, NULL), 0);
 	walk(".", BOX_TREE_SIZE_LENGTHS);
 	expect(0, true, 10, 1, 0);
-	/* The place that was asked for may be a mount itself. */
+	/* The requested folder may itself be a mount point. */
 	walk("inner", BOX_TREE_SIZE_LENGTHS);
 	expect(0, true, 100, 1, 0);
 	ASSERT_INT(umount2("inner", MNT_DETACH), 0);
@@ -197,7 +198,7 @@ TEST(other_mounts)
 	finish();
 }
 
-/* Deeper than it goes: what is above counts, and one error. */
+/* Deeper than the limit: what is above counts, and one error. */
 TEST(depth)
 {
 	begin();
@@ -238,7 +239,7 @@ TEST(what_cannot_be_read)
 	finish();
 }
 
-/* Entries that come as fast as they are read: an end is reached, and the sum is bounded. */
+/* Entries that appear as fast as they are read: the walk ends, and the sum is limited. */
 TEST(what_changes_meanwhile)
 {
 	begin();
@@ -264,7 +265,7 @@ TEST(what_changes_meanwhile)
 	finish();
 }
 
-/* More entries than are looked at; on a file system where they cost little. */
+/* More entries than the limit, on a file system where they cost little. */
 TEST(entries)
 {
 	begin();

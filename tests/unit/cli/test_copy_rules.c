@@ -45,7 +45,7 @@ TEST(rules)
 		{".", "b", FOLDER, FOLDER, true, 0, "b", NULL},
 		{"/", "b", FOLDER, FOLDER, true, 0, "b", NULL},
 		{"a/..", "b", FOLDER, FOLDER, true, 0, "b", NULL},
-		/* A box says of these that they are files: no name can be made of them. */
+		/* A box claims that these are files: no file name can be derived from them. */
 		{"a/..", "b", FILE_, FOLDER, true, -ENOTDIR, NULL, NULL},
 		{"a/..", "b/g", FILE_, NONE, true, -ENOTDIR, NULL, NULL},
 		{"a/..", "b/g", FILE_, FILE_, true, -ENOTDIR, NULL, NULL},

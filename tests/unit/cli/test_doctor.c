@@ -1,5 +1,5 @@
-/* What `box doctor` knows without a host: diagnoses. And what it stands on: children with a time
- * limit. */
+/* Diagnoses of `box doctor` that need no host, and the children with a timeout that its checks run.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -24,7 +24,7 @@ TEST(user_namespaces)
 		{{.errnum = ENOSPC, .clone_allowed = -1, .limit = 0, .apparmor_limits = -1},
 			"user.max_user_namespaces is 0",
 			"sysctl -w user.max_user_namespaces=15000"},
-		/* Both: the one without which the other does not help is told. */
+		/* Both: the one that the other depends on is reported. */
 		{{.errnum = EPERM, .clone_allowed = 0, .limit = 0, .apparmor_limits = -1},
 			"user.max_user_namespaces is 0",
 			"sysctl -w user.max_user_namespaces=15000"},
@@ -50,7 +50,7 @@ TEST(user_namespaces)
 		{{.errnum = EPERM, .filtered = true, UNSAID},
 			"a seccomp filter forbids them, as in containers",
 			"--security-opt seccomp=unconfined"},
-		/* Root is not asked by that setting: it is the filter. */
+		/* That setting does not apply to root: it is the filter. */
 		{{.errnum = EPERM,
 			 .root = true,
 			 .filtered = true,
@@ -59,7 +59,7 @@ TEST(user_namespaces)
 			 .apparmor_limits = -1},
 			"a seccomp filter forbids them, as in containers",
 			"--security-opt seccomp=unconfined"},
-		/* AppArmor's setting lets them be made: it does not explain this. */
+		/* AppArmor's setting allows user namespaces, so it is not the reason. */
 		{{.errnum = EPERM,
 			 .filtered = true,
 			 .clone_allowed = 1,
@@ -180,7 +180,7 @@ TEST(a_child_that_dies_has_no_result)
 	}
 }
 
-/* Hangs, with a child of its own that hangs too. */
+/* Hangs, with a child that hangs, too. */
 static void hang(void *arg, void *result)
 {
 	(void)result;
@@ -216,7 +216,7 @@ TEST(a_child_that_hangs_is_ended_with_its_children)
 		(ended.tv_nsec - begun.tv_nsec) / 1000000;
 	ASSERT(took_ms >= 300 && took_ms < 5000);
 	ASSERT(*pid > 0);
-	/* Whoever inherits it takes its time to bury it: dead is enough. */
+	/* Its new parent may reap it late: a zombie counts as dead. */
 	char path[64];
 	char text[256] = "";
 	(void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)*pid);

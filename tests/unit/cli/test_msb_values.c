@@ -1,4 +1,4 @@
-/* What the values of msb's flags mean, and which mean nothing. */
+/* Values of msb's flags: what they mean, and which are invalid. */
 #include <string.h>
 
 #include "base/arena.h"

@@ -1,4 +1,4 @@
-/* Paths of the host as people type them, and what the runtime is told. */
+/* Host paths as people type them, and the absolute paths that the runtime gets. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@ TEST(text_is_cleaned)
 	box_arena_free(arena);
 }
 
-/* root/far/inner, root/work/d, root/work/link -> ../far/inner; and we are in root/work. */
+/* root/far/inner, root/work/d, root/work/link -> ../far/inner; root/work is the working folder. */
 static char root[] = "/tmp/box-path-argument-XXXXXX";
 
 static void make_tree(void)
@@ -66,7 +66,7 @@ TEST(relative_paths_are_those_a_shell_would_open)
 	} rows[] = {{".", "/work"}, {"./", "/work"}, {"./d", "/work/d"}, {"d", "/work/d"},
 		{"d/", "/work/d"}, {"d/.", "/work/d"}, {"..", ""}, {"../far", "/far"},
 		{"link", "/far/inner"}, {"link/..", "/far"}, {"./link/../inner/", "/far/inner"},
-		/* What is not there has only its text. */
+		/* Paths that do not exist are normalized as text. */
 		{"none", "/work/none"}, {"./none/", "/work/none"}, {"../none", "/none"}};
 	struct box_arena *arena = box_arena_new();
 	make_tree();

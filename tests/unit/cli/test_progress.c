@@ -1,4 +1,4 @@
-/* The line that shows how far a copy is. */
+/* The progress line of a copy. */
 #include "base/limits.h"
 #include "cli/copy/progress.h"
 #include "tests/unit/lib/test.h"
@@ -15,17 +15,17 @@ TEST(lines)
 			"[>                      ]   0 %  0.0 of 64.0 MiB  0.0 MiB/s"},
 		{{64 * BOX_MIB, 64 * BOX_MIB, 4000, 60},
 			"[=====================] 100 %  64.0 of 64.0 MiB  16.0 MiB/s"},
-		/* It grew meanwhile. */
+		/* The file grew meanwhile. */
 		{{65 * BOX_MIB, 64 * BOX_MIB, 1000, 60},
 			"[=====================] 100 %  65.0 of 64.0 MiB  65.0 MiB/s"},
-		/* No room for a bar, and none for all of the figures. */
+		/* No room for a bar, or not for all figures. */
 		{{32 * BOX_MIB, 64 * BOX_MIB, 2000, 50},
 			" 50 %  32.0 of 64.0 MiB  16.0 MiB/s  0:02"},
 		{{32 * BOX_MIB, 64 * BOX_MIB, 2000, 11}, " 50 %  32."},
-		/* Nobody knows how much it will be. */
+		/* The total is unknown. */
 		{{3 * BOX_MIB, -1, 1500, 80}, "3.0 MiB  2.0 MiB/s"},
 		{{0, 0, 0, 80}, "0.0 MiB  0.0 MiB/s"},
-		/* Nobody will wait for it. */
+		/* The rate is too low for an estimate. */
 		{{1, 1LL << 50, 3600000, 60},
 			"[>              ]   0 %  0.0 of 1073741824.0 MiB  0.0 MiB/s"},
 	};

@@ -1,4 +1,5 @@
-/* Texts of strangers on a terminal: nothing steers it, and nothing is wider than its place. */
+/* Untrusted text on a terminal: no control sequence passes, and nothing is wider than its column.
+ */
 #include "cli/safe_text.h"
 #include "tests/unit/lib/test.h"
 
@@ -42,7 +43,7 @@ TEST(lines)
 		{"eleven long", 3, "...", 3},
 		{"eleven long", 2, "..", 2},
 		{"eleven long", 0, "", 0},
-		/* Two columns each; one that would be cut in half goes. */
+		/* Two columns each; one that would be cut in half is dropped. */
 		{"\xe6\x8a\x80\xe8\x83\xbd", 4, "\xe6\x8a\x80\xe8\x83\xbd", 4},
 		{"\xe6\x8a\x80\xe8\x83\xbd\xe6\x8a\x80\xe8\x83\xbd", 6, "\xe6\x8a\x80...", 5},
 		/* e and an accent on it. */
@@ -68,7 +69,7 @@ TEST(names_of_sessions_are_as_they_were_given)
 		{TENANT "-g12-a", "a"},
 		{"'" TENANT "-g1-a' and " TENANT "-g1-b", "'a' and b"},
 		{"session " TENANT "-g1-", "session "},
-		/* The name itself may look like that. */
+		/* The name itself may contain such text. */
 		{"session " TENANT "-g1-" TENANT "-g1-x", "session " TENANT "-g1-x"},
 		/* Others. */
 		{"/skills/" TENANT "/x", "/skills/" TENANT "/x"},

@@ -1,5 +1,5 @@
-/* A folder as a ZIP: the store's own reader finds what was in it, and what may not be in a skill is
- * refused by its name. A text that is edited is nobody else's. */
+/* A folder as a ZIP: the store's own reader finds the same files, and files that a skill must not
+ * contain are refused with their names. The temporary file of an edit is private. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -28,7 +28,7 @@ static void run(const char *text)
 	ASSERT_INT(system(command), 0);
 }
 
-/* A folder `skill` with what the command makes in it. */
+/* A folder `skill`, filled by the shell command. */
 static void make(const char *command)
 {
 	char text[512];
@@ -62,7 +62,7 @@ static void assert_refused(const char *command, const char *text)
 	clean();
 }
 
-/* --- what is packed --- */
+/* --- packing --- */
 
 TEST(comes_out_as_it_was)
 {
@@ -81,7 +81,7 @@ TEST(comes_out_as_it_was)
 	ASSERT_INT(box_archive_unpack(file, out, &err), 0);
 	run("rm -r skill/.git && diff -r skill out/skill && test -x out/skill/a/b/s &&"
 	    "! test -x out/skill/SKILL.md && test -d out/skill/empty");
-	/* Numbers deflate; zeros do so too well, and are stored. */
+	/* Numbers are deflated; zeros would exceed the ratio, and are stored. */
 	ASSERT(zip.len > 200000 && zip.len < 600000);
 	clean();
 }
@@ -131,20 +131,21 @@ TEST(a_zip_is_read)
 	clean();
 }
 
-/* --- what is refused --- */
+/* --- refusals --- */
 
 TEST(links_and_special_files)
 {
 	assert_refused("mkdir a; ln -s /etc/passwd a/b",
 		"skill/a/b: is a symbolic link, which is not allowed in a skill");
-	assert_refused("ln -s . up", "skill/up: is a symbolic link, which is not allowed in a skill");
+	assert_refused(
+		"ln -s . up", "skill/up: is a symbolic link, which is not allowed in a skill");
 	assert_refused("mkfifo f", "skill/f: is a FIFO, which is not allowed in a skill");
 }
 
 TEST(too_much)
 {
-	assert_refused("seq 600 | xargs touch",
-		"skill: has more than 512 entries, the limit of a skill");
+	assert_refused(
+		"seq 600 | xargs touch", "skill: has more than 512 entries, the limit of a skill");
 	assert_refused("mkdir a b; (cd a; seq 300 | xargs touch); (cd b; seq -w 300 | xargs touch)",
 		"skill/b/213: exceeds the limit of 512 entries of a skill");
 	assert_refused("truncate -s 16777217 big", "skill/big: is larger than 16 MiB");
@@ -190,7 +191,7 @@ TEST(an_archive_of_nothing)
 	box_arena_free(arena);
 }
 
-/* --- texts that are edited --- */
+/* --- texts being edited --- */
 
 static unsigned mode_of(const char *path)
 {

@@ -1,4 +1,5 @@
-/* Archives: what is written is read again, and what is hostile is told as what it is. */
+/* tar archives: what is written can be read again, and hostile archives are refused with the
+ * reason. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 
 #define TEXT_MAX (64 * 1024)
 
-/* One header, with a right checksum. */
+/* One header, with a correct checksum. */
 static void put_header(struct box_buf *out, const char *name, char type, const char *size,
 	const char *link, const char *magic)
 {
@@ -47,7 +48,8 @@ static void put_extra(struct box_buf *out, char type, const void *bytes, size_t 
 	put_data(out, bytes, len);
 }
 
-/* All of it as text: "T mode size mtime.nsec path -> link data|", or "! why". In pieces of `step`. */
+/* The whole archive as text: "T mode size mtime.nsec path -> link data|", or "! reason". In pieces
+ * of `step`. */
 static const char *story(struct box_str bytes, size_t step)
 {
 	static char text[TEXT_MAX];
@@ -146,12 +148,12 @@ TEST(large_sizes)
 		char wanted[128];
 		const struct box_tar_entry file = {.size = sizes[i], .path = box_str("f")};
 		ASSERT_INT(box_tar_write_entry(&out, &file), 0);
-		/* As long as a pax header was needed. */
+		/* Longer than a header's field: needs a pax header. */
 		ASSERT_INT(out.len, i == 0 ? 512 : 1536);
 		(void)snprintf(wanted, sizeof(wanted), "0 0 %lld 0.0 f ->  ?", (long long)sizes[i]);
 		expect(&out, wanted);
 	}
-	/* GNU's way: a number of bytes. */
+	/* GNU's form: a binary number. */
 	struct box_buf out = box_buf(BOX_MIB);
 	char binary[12] = {(char)0x80, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1};
 	put_header(&out, "f", '0', "", "", "ustar  ");
@@ -165,7 +167,7 @@ TEST(large_sizes)
 	expect(&out, "0 644 1103823438081 15.0 f ->  ?");
 }
 
-/* pax lengths count themselves, also where that makes them longer. */
+/* pax lengths include their own digits, also where that adds a digit. */
 TEST(records_of_every_length)
 {
 	char name[1200];
@@ -229,7 +231,7 @@ TEST(what_is_refused)
 		box_tar_reader_free(&reader);
 		box_buf_free(&out);
 	}
-	/* The other way to say sparse. */
+	/* The other form of a sparse file. */
 	struct box_buf out = box_buf(BOX_MIB);
 	put_extra(&out, 'x', "22 GNU.sparse.major=1\n", 22);
 	put_header(&out, "x", '0', "", "", "ustar\00000");
@@ -261,13 +263,12 @@ TEST(malformed)
 	BROKEN("NUL", 'x', "11 path=a\0\n", name);
 	BROKEN("empty", 'x', "8 path=\n", name);
 	BROKEN("size", 'x', "11 size=-1\n", "! an invalid size in a pax header");
-	BROKEN("size", 'x', "29 size=99999999999999999999\n",
-		"! an invalid size in a pax header");
+	BROKEN("size", 'x', "29 size=99999999999999999999\n", "! an invalid size in a pax header");
 	BROKEN("size", 'x', "27 size=999999999999999999\n", "! a header has invalid numbers");
 	BROKEN("mtime", 'x', "11 mtime=x\n", "! an invalid time in a pax header");
 	BROKEN("mtime", 'x', "13 mtime=1.x\n", "! an invalid time in a pax header");
 	BROKEN("long", 'L', "\0", "! a long name is empty");
-	/* Of all entries: heeded by nobody. */
+	/* A global header is ignored. */
 	BROKEN("global", 'g', "14 path=/evil\n", "0 644 0 15.0 f ->  |");
 	struct box_buf out = box_buf(BOX_MIB);
 	put_header(&out, "x", 'x', "77777777777", "", "ustar\00000");
@@ -291,7 +292,7 @@ TEST(ends)
 	expect(&out, "! a pax header is malformed");
 	put_extra(&out, 'x', "11 path=ab\n", 11);
 	expect(&out, "?");
-	/* One empty block is none; what follows two is nobody's. */
+	/* One empty block is not the end; whatever follows two is ignored. */
 	(void)box_buf_append(&out, zeros, 512);
 	put_header(&out, "f", '0', "", "", "ustar\00000");
 	(void)box_buf_append(&out, zeros, 1024);
@@ -318,7 +319,8 @@ TEST(names)
 		ASSERT_STR(box_tar_check_name(box_str(up[i])), "has \"..\" in its name");
 	}
 	ASSERT_STR(box_tar_check_name((struct box_str){"a\0b", 3}), "has a NUL in its name");
-	ASSERT_STR(box_tar_check_name((struct box_str){wide, NAME_MAX + 1}), "its name is too long");
+	ASSERT_STR(
+		box_tar_check_name((struct box_str){wide, NAME_MAX + 1}), "its name is too long");
 	ASSERT(box_tar_check_name((struct box_str){wide, NAME_MAX}) == NULL);
 	ASSERT_STR(box_tar_check_name(box_str(deep)), "is in too many folders");
 	deep[2 * BOX_COPY_DEPTH_MAX] = '\0';
@@ -351,7 +353,7 @@ TEST(a_file_that_shrinks_is_told)
 	} while (got > 0);
 	ASSERT_STR(said, "f: padded with zeros: shrank while it was read");
 	ASSERT_INT((int)box_pack_refused(pack), 1);
-	/* The archive is as long as its header says. */
+	/* The archive has the length that its header says. */
 	ASSERT(all >= 100 * BOX_TAR_BLOCK);
 	box_pack_close(pack);
 	(void)close(fd);

@@ -1,4 +1,5 @@
-/* Archives put into a folder: where a second name of a file leads, and what it leaves as it was. */
+/* Unpacking archives into a folder: hard links inside it, and existing files that are left alone.
+ */
 #include <fcntl.h>
 #include <ftw.h>
 #include <sys/stat.h>
@@ -25,7 +26,7 @@ static void clean(void)
 	(void)nftw(home, drop, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* A folder with `in` to unpack to and a file `secret` beside it. */
+/* A folder with `in` to unpack into and a file `secret` beside it. */
 static int make_home(void)
 {
 	ASSERT(mkdtemp(home));

@@ -1,4 +1,4 @@
-/* libbox on a runtime that does what it is told. */
+/* libbox against a scripted runtime. */
 #include <errno.h>
 #include <poll.h>
 
@@ -45,7 +45,7 @@ static struct box_value with_int(struct box_arena *arena, const char *key, int64
 	return data;
 }
 
-/* What the double has seen of acknowledgements and cancellations. */
+/* Acknowledgements and cancellations that the runtime has received. */
 static void assert_seen(struct box_client *client, const char *expected)
 {
 	struct box_arena *arena = box_arena_new();
@@ -65,7 +65,7 @@ TEST(a_call_is_answered)
 	ASSERT_INT(box_client_call(client, "echo", &asked, CALL_MS, arena, &data, NULL), 0);
 	ASSERT_INT(number(&data, "x"), 42);
 	box_client_close(client);
-	/* The answer is the arena's, not the client's. */
+	/* The answer belongs to the arena, not to the client. */
 	ASSERT_INT(number(&data, "x"), 42);
 	box_arena_free(arena);
 }
@@ -99,7 +99,7 @@ TEST(an_error_has_its_code_and_text)
 	box_client_close(client);
 }
 
-/* The runtime would not read it, and nobody would ever be answered. */
+/* The runtime would not read it, and no request would ever be answered. */
 TEST(a_request_with_text_that_is_no_utf8_is_refused)
 {
 	struct box_client *client = open_double();
@@ -182,7 +182,7 @@ TEST(answers_come_in_any_order_to_their_own_callbacks)
 	ASSERT_INT(first.values[0], seqs[0]);
 	ASSERT_INT(second.count, 1);
 	ASSERT_INT(second.values[0], seqs[1]);
-	/* The double answers the last first. */
+	/* The runtime answers the last one first. */
 	ASSERT_INT(order.values[0], seqs[2] + 1);
 	ASSERT_INT(order.values[1], seqs[2]);
 	ASSERT_INT(order.values[2], -1);
@@ -210,7 +210,7 @@ TEST(a_caller_with_a_loop_steps)
 	struct box_client *client = open_double();
 	struct heard heard = {0};
 	ASSERT_INT(box_client_events(client), POLLIN);
-	ASSERT_INT(box_client_step(client, NULL), 0); /* nothing there: it does not wait */
+	ASSERT_INT(box_client_step(client, NULL), 0); /* nothing to do: it does not wait */
 	ASSERT_INT(box_client_submit(client, "echo", NULL, hear, &heard, NULL, NULL), 0);
 	ASSERT_INT(box_client_events(client), POLLIN | POLLOUT);
 	while (heard.lasts == 0) {
@@ -252,7 +252,7 @@ TEST(a_message_that_is_too_large_is_refused_here)
 	box_map_add(arena, &asked, "bytes",
 		(struct box_value){.type = BOX_BIN, .str = {bytes, BOX_MESSAGE_BYTES_MAX}});
 	ASSERT_INT(box_client_call(client, "echo", &asked, CALL_MS, arena, &data, &err), -EMSGSIZE);
-	/* And the connection is as good as before. */
+	/* The connection still works. */
 	ASSERT_INT(box_client_call(client, "echo", NULL, CALL_MS, arena, &data, &err), 0);
 	box_arena_free(arena);
 	box_client_close(client);
@@ -268,7 +268,7 @@ TEST(a_stream_is_acknowledged_as_it_is_taken)
 			   client, "stream", &asked, hear, &heard, &heard.seq_id, NULL),
 		0);
 	run_until(client, &heard.lasts, 1);
-	ASSERT_INT(heard.count, 19); /* the empty end counts here */
+	ASSERT_INT(heard.count, 19); /* the empty piece at the end counts, too */
 	for (int i = 0; i < 18; i++) {
 		ASSERT_INT(heard.values[i], i + 1);
 	}
@@ -397,7 +397,7 @@ TEST(a_runtime_that_does_not_start_says_why)
 	ASSERT(client == NULL);
 	ASSERT_STR(err.text, "boxd ended with code 3");
 	ASSERT_STR(log_lines, "line 13|line 14|line 15|line 16|line 17|line 18|line 19|line 20|");
-	/* Nothing of it is left to wait for. */
+	/* Nothing of it is pending. */
 	ASSERT_INT(waitpid(-1, NULL, WNOHANG), -1);
 	ASSERT_INT(errno, ECHILD);
 }

@@ -1,4 +1,4 @@
-/* What each call sends, and that there is one for every action of the runtime. */
+/* What each call sends, and that every action of the runtime has a call. */
 #include <errno.h>
 
 #include "base/arena.h"
@@ -22,7 +22,7 @@
 
 TEST(there_is_a_call_for_every_action)
 {
-	/* These steer others, and belong to box_line_* and box_exec_*. */
+	/* These act on other requests, and belong to box_line_* and box_exec_*. */
 	static const char *const elsewhere[] = {"__file_chunk", "__cancel_action", "__stream_ack",
 		"box_exec_stream", "box_exec_input", "box_exec_resize", "box_exec_signal"};
 	struct box_arena *arena = box_arena_new();
@@ -67,6 +67,10 @@ TEST(a_whole_spec)
 	struct box_value mounts = box_list_value();
 	box_map_add(arena, &env, "A", box_cstr("b"));
 	box_list_add(arena, &mounts, box_map_value());
+	struct box_value ports = box_list_value();
+	struct box_value egress = box_map_value();
+	box_list_add(arena, &ports, box_int(8080));
+	box_map_add(arena, &egress, "host_ports", ports);
 	const struct box_spec_args spec = {
 		.session_id = "s",
 		.cmd = "id",
@@ -86,13 +90,19 @@ TEST(a_whole_spec)
 		.pids_limit = 9,
 		.writable_rootfs = true,
 		.workspace_quota_mb = 7,
+		.volumes = &mounts,
+		.idle_timeout_sec = 60,
+		.max_duration_sec = 600,
+		.egress = &egress,
 	};
 	ASSERT_SENT("box_exec", &spec,
 		"{\"session_id\":\"s\",\"cmd\":\"id\",\"workdir\":\"/w\",\"timeout_sec\":5,"
 		"\"network\":\"on\",\"env\":{\"A\":\"b\"},\"image\":\"i\",\"host_path\":\"/h\","
 		"\"host_path_mode\":\"ro\",\"mount_path\":\"/w\",\"extra_mounts\":[{}],"
 		"\"skill_name\":\"k\",\"persistent\":true,\"cpus\":0.5,\"memory_mb\":64,"
-		"\"pids_limit\":9,\"read_only_rootfs\":false,\"workspace_quota_mb\":7}");
+		"\"pids_limit\":9,\"read_only_rootfs\":false,\"workspace_quota_mb\":7,"
+		"\"volumes\":[{}],\"idle_timeout_sec\":60,\"max_duration_sec\":600,"
+		"\"egress\":{\"host_ports\":[8080]}}");
 	box_arena_free(arena);
 }
 
@@ -128,7 +138,7 @@ TEST(files_bytes_and_names)
 	ASSERT_INT(data.count, 4);
 	ASSERT_INT(box_map_get(&data, "data")->type, BOX_BIN);
 	ASSERT(!box_map_get(&data, "offset"));
-	/* Offset 0 is not none, and a name may be any bytes. */
+	/* Offset 0 is sent, and a name may contain any bytes. */
 	args = (struct box_file_write_args){.path = "\xff", .offset = &start};
 	ASSERT_INT(box_call_data("box_file_write", &args, arena, &data, NULL), 0);
 	ASSERT_INT(number(&data, "offset"), 0);
@@ -166,7 +176,7 @@ TEST(members_of_answers)
 	box_arena_free(arena);
 }
 
-/* --- uploads: the double takes pieces in order, and says what they were --- */
+/* --- uploads: the runtime accepts pieces in order, and reports them --- */
 
 static struct box_line *adopt_double(void)
 {
@@ -214,7 +224,7 @@ TEST(an_upload_that_is_refused_ends_once)
 	struct box_err err;
 	char key[BOX_UPLOAD_KEY_SIZE] = "as before";
 	char *bytes = box_alloc(40 * 16384);
-	/* The double has no room for the 20th piece. */
+	/* The runtime has no room for the 20th piece. */
 	ASSERT_INT(box_upload(line, bytes, 40 * 16384, key, &err), -EINVAL);
 	ASSERT_STR(err.text, "too large");
 	ASSERT_STR(key, "as before");

@@ -1,4 +1,4 @@
-/* Live commands of libbox: terminals, their sizes, and signals. */
+/* Live commands in libbox: terminals, their sizes, and signals. */
 #include <errno.h>
 
 #include "client/box.h"
@@ -102,7 +102,7 @@ TEST(of_many_sizes_the_last_counts)
 	assert_seen(client, "tty 24x80 size 1x80 ");
 	call(client, "release");
 	assert_seen(client, "tty 24x80 size 1x80 size 200x80 ");
-	/* The one that it has is not told again. */
+	/* The current size is not sent again. */
 	call(client, "release");
 	ASSERT_INT(box_exec_resize(exec, (struct box_exec_terminal){200, 80}, NULL), 0);
 	assert_seen(client, "tty 24x80 size 1x80 size 200x80 ");
@@ -136,7 +136,7 @@ TEST(signals_go_to_a_command_that_runs)
 	await_start(client, exec);
 	ASSERT_INT(box_exec_signal(exec, 2, &err), 0);
 	ASSERT_INT(box_exec_signal(exec, 15, &err), 0);
-	/* The answers say that it has ended: that is told by its end, not by them. */
+	/* The answers say that it has ended: its end event reports that, not they. */
 	assert_seen(client, "tty -1x-1 signal 2 signal 15 ");
 	box_exec_free(exec);
 	box_client_close(client);
@@ -151,7 +151,7 @@ TEST(what_is_under_way_is_forgotten_with_the_command)
 	ASSERT_INT(box_exec_signal(exec, 2, NULL), 0);
 	box_exec_free(exec);
 	call(client, "release");
-	/* 1 is the ping of the beginning. */
+	/* 1 is the ping at the start. */
 	assert_seen(client, "tty 24x80 size 30x90 signal 2 cancel 3 cancel 2 ");
 	box_client_close(client);
 }
@@ -164,7 +164,7 @@ TEST(input_that_is_answered_out_of_order)
 	ASSERT_INT(box_exec_input(exec, "ab", 2, false, NULL), 0);
 	ASSERT_INT(box_exec_input(exec, "c", 1, false, NULL), 0);
 	ASSERT_INT(box_exec_input(exec, "", 0, true, NULL), 0);
-	/* The last is answered by now, the first two are not: both are cancelled. */
+	/* The last one is answered by now, the first two are not: both are cancelled. */
 	assert_seen(client, "tty -1x-1 input 2 input 1 input 0 ");
 	box_exec_free(exec);
 	call(client, "release");

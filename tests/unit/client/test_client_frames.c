@@ -1,4 +1,4 @@
-/* Bytes that libbox makes and takes: frames, answers, command lines. */
+/* What libbox encodes and decodes: frames, answers, command lines. */
 #include <errno.h>
 
 #include "base/arena.h"
@@ -45,7 +45,7 @@ TEST(frames_have_the_shortest_length)
 		ASSERT_INT(box_ws_client_frame(&out, BOX_WS_BINARY, payload, rows[i].len, mask), 0);
 		ASSERT_INT(out.len, start + rows[i].len);
 		ASSERT_BYTES(out.bytes, rows[i].header_len, rows[i].header, rows[i].header_len);
-		/* Zeros come out as the mask, over and over. */
+		/* Zeros come out as the repeated mask. */
 		for (size_t j = 0; j < rows[i].len; j++) {
 			ASSERT_INT((unsigned char)out.bytes[start + j], mask[j % 4]);
 		}
@@ -66,7 +66,7 @@ TEST(frames_keep_to_the_limit_of_their_buffer)
 
 /* --- frames in --- */
 
-/* Writes down what comes: M(bytes) P(ping) p(pong) C(close) B(why). */
+/* Records what arrives: M(bytes) P(ping) p(pong) C(close) B(why). */
 static bool record_event(struct box_ws_client_reader *reader, enum box_ws_client_event event,
 	const char *why, struct box_buf *record)
 {
@@ -106,7 +106,7 @@ static void assert_gives(const char *stream, size_t len, const char *expected)
 		bool alive = true;
 		for (size_t at = 0; alive && at < len;) {
 			size_t piece = steps[i] < len - at ? steps[i] : len - at;
-			/* Its own memory, so that a byte read behind it is noticed. */
+			/* A block of its own, so that a read past it is detected. */
 			char *copy = malloc(piece);
 			memcpy(copy, stream + at, piece);
 			for (size_t done = 0; alive && done < piece;) {
@@ -153,20 +153,20 @@ TEST(reads_frames_however_they_are_cut)
 		    "bye",
 			"C(34bye)"),
 		ROW("\x88\x00", "C()"),
-		/* Not whole yet. */
+		/* Incomplete. */
 		ROW("\x82", ""),
 		ROW("\x82\x05Hell", ""),
 		ROW("\x02\x05Hello", ""),
-		/* What no server may send. */
+		/* Frames that no server may send. */
 		ROW("\x81\x05Hello", "B(a text message, but only binary messages are expected)"),
 		ROW("\x82\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58",
 			"B(a masked frame from a server)"),
 		ROW("\xc2\x01x", "B(reserved bits are set)"),
 		ROW("\x92\x01x", "B(reserved bits are set)"),
-		ROW("\x80\x01x", "B(a fragment outside of a message)"),
-		ROW("\x02\x01x\x82\x01y", "B(a message inside a message)"),
-		ROW("\x02\x01x\x02\x01y", "B(a message inside a message)"),
-		ROW("\x82\x01x\x80\x01y", "M(x)B(a fragment outside of a message)"),
+		ROW("\x80\x01x", "B(a continuation frame without a message)"),
+		ROW("\x02\x01x\x82\x01y", "B(a new message inside a fragmented one)"),
+		ROW("\x02\x01x\x02\x01y", "B(a new message inside a fragmented one)"),
+		ROW("\x82\x01x\x80\x01y", "M(x)B(a continuation frame without a message)"),
 		ROW("\x83\x01x", "B(an unknown kind of frame)"),
 		ROW("\x8b\x01x", "B(an unknown kind of frame)"),
 		ROW("\x09\x01x", "B(a fragmented control frame)"),
@@ -178,7 +178,7 @@ TEST(reads_frames_however_they_are_cut)
 			"B(a message is larger than 16 MiB)"),
 		ROW("\x82\x7f\xff\xff\xff\xff\xff\xff\xff\xff",
 			"B(a message is larger than 16 MiB)"),
-		/* The sum of fragments counts. */
+		/* The sum of all fragments counts. */
 		ROW("\x02\x01x\x80\x7f\x00\x00\x00\x00\x01\x00\x00\x00",
 			"B(a message is larger than 16 MiB)"),
 #undef ROW
@@ -201,7 +201,7 @@ TEST(reads_a_message_of_16_mib)
 			   &reader, "\x82\x7f\x00\x00\x00\x00\x01\x00\x00\x00", 10, &used, &why),
 		BOX_WS_MORE);
 	ASSERT_INT(used, 10);
-	/* What was declared takes no memory. */
+	/* A declared length allocates no memory. */
 	ASSERT_INT(reader.message.room, 0);
 	ASSERT_INT(box_ws_client_reader_feed(&reader, payload, len, &used, &why), BOX_WS_MESSAGE);
 	ASSERT_INT(used, len);
@@ -324,7 +324,7 @@ TEST(joins_words)
 	box_buf_free(&small);
 }
 
-/* sh itself says what it makes of them. */
+/* sh itself parses them. */
 TEST(a_shell_gives_the_same_words_back)
 {
 	static const char *const words[] = {"printf", "[%s]", "", " ", "'", "''", "\"", "\\",

@@ -1,4 +1,4 @@
-/* How libbox opens a WebSocket: what it says, and what it takes for an answer. */
+/* libbox's WebSocket handshake: the request it sends, and the responses it accepts. */
 #include <errno.h>
 
 #include "base/arena.h"
@@ -43,7 +43,7 @@ TEST(says_hello)
 	box_buf_free(&out);
 }
 
-/* What was offered must be chosen, and nothing else. */
+/* Exactly the offered subprotocol must be chosen. */
 TEST(reads_the_protocol)
 {
 	static const struct {
@@ -124,7 +124,7 @@ TEST(reads_the_answer)
 		size_t used = 0;
 		int status = 0;
 		const char *why = NULL;
-		/* Every beginning of it wants more. */
+		/* Every prefix of it needs more. */
 		for (size_t part = 0; part < len; part++) {
 			ASSERT_INT(box_ws_client_answer(
 					   rows[i].head, part, &asked, &used, &status, &why),

@@ -1,11 +1,11 @@
-/* Frames without a copy: written into the buffer that is sent, read to where the message is. */
+/* Frames without a copy: written into the send buffer, read in the receive buffer. */
 #include <string.h>
 
 #include "base/limits.h"
 #include "client/connection/ws_client.h"
 #include "tests/unit/lib/test.h"
 
-/* Framed in place is the same as framed from elsewhere, and is read where it lands. */
+/* Framing in place gives the same bytes as framing a copy, and is read where it arrives. */
 TEST(frames_in_place)
 {
 	static const size_t lens[] = {0, 1, 7, 125, 126, 127, 4095, 65535, 65536, 300000};

@@ -1,5 +1,5 @@
-/* The queue of one connection of libbox: who always has more to send than the socket takes, and what is
- * sent without it. */
+/* The send queue of one libbox connection: callers that always have more to send than the socket
+ * takes, and what is sent without queueing. */
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -24,7 +24,7 @@ static size_t drain(int fd, size_t most)
 	return total;
 }
 
-/* Not more is held than what waits, and as much again that was sent. */
+/* No more is held than what waits, and the same amount of sent bytes. */
 TEST(a_queue_that_is_never_empty_does_not_grow)
 {
 	static char bytes[PIECE_BYTES];
@@ -38,7 +38,7 @@ TEST(a_queue_that_is_never_empty_does_not_grow)
 	box_map_add(arena, &message, "data", box_bin((struct box_str){bytes, sizeof(bytes)}));
 	ASSERT_INT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
 	box_wire_start_stdio(&wire, ends[0]);
-	/* So many that the socket is full, and from then on one in for each that is taken. */
+	/* Enough to fill the socket; from then on one is added for each that is sent. */
 	for (int i = 0; i < MESSAGES; i++) {
 		size_t before = wire.out.len;
 		ASSERT_INT(box_wire_send(&wire, &message, &err), 0);
@@ -59,11 +59,11 @@ TEST(a_queue_that_is_never_empty_does_not_grow)
 	box_arena_free(arena);
 }
 
-/* --- what is long goes out from where it is --- */
+/* --- long requests are sent from where they are --- */
 
 #define LARGE_BYTES (300 * BOX_KIB)
 
-/* A connection to this machine, and a request that carries much. */
+/* A connection to this host, and a large request. */
 struct scene {
 	int theirs;
 	struct box_wire wire;
@@ -109,7 +109,7 @@ static void scene_close(struct scene *scene)
 	ASSERT(scene->theirs < 0 || close(scene->theirs) == 0);
 }
 
-/* All that comes, while the queue is flushed. */
+/* Reads everything that arrives while the queue is flushed. */
 static void take_all(struct scene *scene)
 {
 	char bytes[1000];
@@ -122,7 +122,7 @@ static void take_all(struct scene *scene)
 	} while (box_wire_pending(&scene->wire));
 }
 
-/* So many of the message have come, each as it is where nothing is spared. */
+/* Exactly `count` copies of the message have arrived. */
 static void check_came(const struct scene *scene, size_t count)
 {
 	static const unsigned char no_mask[BOX_WS_MASK_BYTES];

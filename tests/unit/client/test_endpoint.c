@@ -1,4 +1,4 @@
-/* Which transport, which address, and the way to it. */
+/* Endpoints: which transport, which address, and how it is found. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -163,7 +163,7 @@ TEST(endpoints_are_bounded)
 	}
 }
 
-/* A socket on a port of the kernel's choice; says which in the endpoint. */
+/* A socket on a free port; writes it into the endpoint. */
 static int bound(struct box_endpoint *endpoint)
 {
 	struct sockaddr_in address = {.sin_family = AF_INET};
@@ -200,7 +200,7 @@ TEST(dials_who_listens)
 	(void)close(listener);
 }
 
-/* A name goes by another way than an address does, and may have several. */
+/* A name is resolved, unlike an address, and may have several addresses. */
 TEST(dials_a_name)
 {
 	struct box_endpoint endpoint;
@@ -226,7 +226,7 @@ TEST(a_name_that_nobody_has_is_the_reason)
 	ASSERT_INT(fd, -2);
 }
 
-/* Whoever loses interest does not wait for the answer, and nothing is left of it. */
+/* A caller that cancels does not wait for the answer, and nothing leaks. */
 TEST(a_lookup_can_be_left)
 {
 	struct box_endpoint endpoint;
@@ -237,7 +237,7 @@ TEST(a_lookup_can_be_left)
 		ASSERT_INT(box_dial_events(dial), POLLIN);
 		box_dial_free(dial);
 	}
-	/* Their threads are done within moments; the kernel counts them. */
+	/* Their threads end within moments; the kernel counts them. */
 	for (int links = 0, tries = 0; links != 3 && tries < 500; tries++) {
 		struct stat info;
 		ASSERT_INT(stat("/proc/self/task", &info), 0);
@@ -253,7 +253,7 @@ TEST(says_that_nobody_listens)
 	struct box_err err;
 	char expected[128];
 	int fd = -2;
-	int unused = bound(&endpoint); /* bound and not listening: nobody else gets the port */
+	int unused = bound(&endpoint); /* bound but not listening: nobody else gets the port */
 	ASSERT_INT(box_dial_wait(&endpoint, 5000, &fd, &err), -ECONNREFUSED);
 	(void)snprintf(
 		expected, sizeof(expected), "127.0.0.1:%s: Connection refused", endpoint.port);
@@ -271,7 +271,7 @@ TEST(gives_up_after_its_time)
 	int fd = -1;
 	int listener = bound(&endpoint);
 	ASSERT_INT(listen(listener, 0), 0);
-	/* Once its queue is full the kernel answers no more of them. */
+	/* Once its queue is full, the kernel answers no more of them. */
 	int r = 0;
 	size_t count = 0;
 	while (r == 0 && count < COUNT(waiting)) {
@@ -334,7 +334,7 @@ TEST(places_of_the_operators_socket)
 	ASSERT_INT(box_operator_socket_path(7, longest, path), -ENAMETOOLONG);
 }
 
-/* The server of a Unix socket is whoever called listen. */
+/* The server of a Unix socket is the process that called listen. */
 static int listen_as(uid_t uid, const char *path)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -370,7 +370,7 @@ TEST(a_socket_of_another_user_is_not_the_operators)
 		int fd = -1;
 		int server = listen_as(rows[i].server, path);
 		ASSERT(seteuid(1) == 0);
-		/* The machine may have a boxd of root that lets in everyone. */
+		/* The host may have a boxd of root that lets in everyone. */
 		bool found = box_dial_find_operator(&endpoint, &fd) &&
 			strcmp(endpoint.socket_path, path) == 0;
 		ASSERT(seteuid(0) == 0);
@@ -384,7 +384,7 @@ TEST(a_socket_of_another_user_is_not_the_operators)
 	ASSERT(rmdir(folder) == 0 && rmdir(place) == 0);
 }
 
-/* Else a client would go on by TCP, as somebody else. */
+/* Otherwise a client would continue over TCP, as somebody else. */
 TEST(a_busy_socket_of_the_operator_is_there)
 {
 	if (geteuid() != 0 || unshare(CLONE_NEWNS) < 0 ||

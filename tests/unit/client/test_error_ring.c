@@ -80,7 +80,7 @@ TEST(long_texts_are_cut_at_a_character)
 	box_error_ring_add(&ring, 0, &err, (struct box_str){"", 0});
 	struct box_value list = box_error_ring_list(&ring, arena);
 	ASSERT_INT(strlen(text_of(&list, 0, "message")), 3 * BOX_SERVICE_ERROR_CHARS_MAX);
-	ASSERT_STR(text_of(&list, 0, "type"), "BoxError"); /* one without a name of its own */
+	ASSERT_STR(text_of(&list, 0, "type"), "BoxError"); /* an error without a name of its own */
 	ASSERT_STR(text_of(&list, 0, "query_id"), "");
 	box_arena_free(arena);
 	box_error_ring_free(&ring);

@@ -1,4 +1,5 @@
-/* A line on a runtime that does what it is told, started as a child and started again. */
+/* A line (a connection that reconnects) to a scripted runtime, which is started and restarted as a
+ * child. */
 #include <errno.h>
 
 #include "base/clock.h"
@@ -86,7 +87,7 @@ static void count_lost(
 	ASSERT(!data && err && last);
 	ASSERT_INT(err->code, BOX_ERR_RUNTIME_UNAVAILABLE);
 	ASSERT_STR(err->text, "boxd ended with code 7");
-	/* The requests come before the event. */
+	/* The requests end before the event. */
 	ASSERT_INT(seen_events.downs, 0);
 	(*lost)++;
 }
@@ -117,7 +118,7 @@ TEST(requests_under_way_end_with_the_child_and_a_new_one_comes)
 	ASSERT_INT(box_line_wait_up(line, CALL_MS, &err), 0);
 	ASSERT_INT(seen_events.ups, 2);
 	ASSERT_INT(ask(line, "echo", &err), 0);
-	/* A number from before means nobody now. */
+	/* Numbers from the old connection are invalid now. */
 	ASSERT_INT(box_line_submit(line, "mute", NULL, count_lost, &lost, &after, NULL), 0);
 	ASSERT(after > before);
 	box_line_close(line);
@@ -135,7 +136,7 @@ static void exec_ended(void *arg, const struct box_exec_result *result, const st
 	ends++;
 }
 
-/* It has input and a size on their way when its connection goes. */
+/* Input and a size are in flight when its connection ends. */
 TEST(a_live_command_outlives_its_connection_as_a_struct_only)
 {
 	static const struct box_exec_events exec_events = {.ended = exec_ended};
@@ -186,7 +187,7 @@ TEST(config_is_sent_before_any_request_and_its_refusal_is_no_connection)
 	struct box_value config = box_map_value();
 	box_map_add(arena, &config, "backend", box_cstr("fake"));
 	options.config = &config;
-	/* The double knows no box_init: it asks for flow control. */
+	/* The runtime does not know box_init: it requests flow control. */
 	struct box_line *line = open_line(&options);
 	box_arena_free(arena);
 	struct box_err err;

@@ -1,5 +1,4 @@
-/* When a line connects, pings, gives up and tries again: no socket, and no time but what is
- * told. */
+/* When a line connects, pings, gives up and tries again: without sockets, on a simulated clock. */
 #include "client/line_schedule.h"
 #include "tests/unit/lib/test.h"
 
@@ -39,7 +38,7 @@ TEST(pauses_double_up_to_the_most)
 	box_line_schedule_init(&state, &exact, 7, now);
 	for (size_t i = 0; i < COUNT(expected); i++) {
 		ASSERT_INT(box_line_schedule_due(&state, now), BOX_LINE_CONNECT);
-		now += 5; /* it takes a while to fail: the pause counts from its end */
+		now += 5; /* failing takes a while: the pause counts from its end */
 		box_line_schedule_report(&state, BOX_LINE_LOST, now);
 		ASSERT_INT(box_line_schedule_timeout_ms(&state, now), expected[i]);
 		now += (uint64_t)expected[i];
@@ -55,7 +54,7 @@ TEST(pauses_start_anew_after_a_connection_that_lasted)
 	uint64_t now = START + 19999 + 3000;
 	ASSERT_INT(box_line_schedule_due(&state, now), BOX_LINE_CONNECT);
 	box_line_schedule_report(&state, BOX_LINE_GREETED, now);
-	/* Gone at once: that was none. */
+	/* A connection that ends at once does not count. */
 	box_line_schedule_report(&state, BOX_LINE_LOST, now + 1);
 	ASSERT_INT(box_line_schedule_timeout_ms(&state, now + 1), 6000);
 	now += 6001;
@@ -115,7 +114,7 @@ TEST(three_lost_pings_in_a_row_end_it)
 		ASSERT_INT(box_line_schedule_due(&state, now),
 			i < 2 ? BOX_LINE_NOTHING : BOX_LINE_GIVE_UP);
 	}
-	/* Whoever does not do it is told again. */
+	/* The action is returned again until it is done. */
 	ASSERT_INT(box_line_schedule_timeout_ms(&state, now), 0);
 	ASSERT_INT(box_line_schedule_due(&state, now), BOX_LINE_GIVE_UP);
 	box_line_schedule_report(&state, BOX_LINE_LOST, now);
@@ -123,7 +122,7 @@ TEST(three_lost_pings_in_a_row_end_it)
 	ASSERT_INT(box_line_schedule_due(&state, now + 3000), BOX_LINE_CONNECT);
 }
 
-/* Two are lost; then `event`; is a third one the last? */
+/* Two pongs are lost; then `event`; does a third one end the connection? */
 static bool third_ends_it(enum box_line_event event)
 {
 	struct box_line_schedule state = up_at(START);
@@ -156,7 +155,7 @@ TEST(what_comes_late_changes_nothing)
 	ASSERT_INT(box_line_schedule_timeout_ms(&state, START + 5000), 15000);
 	box_line_schedule_report(&state, BOX_LINE_LOST, START + 6000);
 	uint64_t next_ms = state.next_ms;
-	/* Twice lost is lost once; no pong and no greeting bring it back. */
+	/* Twice lost counts once; no pong and no greeting bring it back. */
 	box_line_schedule_report(&state, BOX_LINE_LOST, START + 6500);
 	box_line_schedule_report(&state, BOX_LINE_PONG, START + 6500);
 	box_line_schedule_report(&state, BOX_LINE_GREETED, START + 6500);

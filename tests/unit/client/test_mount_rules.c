@@ -1,4 +1,4 @@
-/* Which folders may be mounted: by text, by links, and in every mount of a spec. */
+/* Which folders may be mounted: by their text, by links, and in every mount of a spec. */
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -84,7 +84,7 @@ TEST(the_default_workspace)
 	ASSERT_INT(box_mount_rules_make_folder(arena, made, roots, &err), 0);
 	ASSERT(stat(made, &about) == 0 && S_ISDIR(about.st_mode));
 	ASSERT_INT(box_mount_rules_make_folder(arena, made, roots, &err), 0);
-	/* One that is there may be anywhere, as for LangBot: it is judged when it is mounted. */
+	/* An existing folder may be anywhere, as for LangBot: it is checked when it is mounted. */
 	ASSERT_INT(box_mount_rules_make_folder(arena, below(arena, "out"), roots, &err), 0);
 	ASSERT_INT(close(open("root/file", O_WRONLY | O_CREAT | O_CLOEXEC, 0600)), 0);
 	ASSERT_INT(box_mount_rules_make_folder(arena, below(arena, "root/file"), roots, &err),
@@ -110,7 +110,7 @@ TEST(what_a_spec_may_mount)
 	furnish();
 	ASSERT_INT(check(arena, "{\"cmd\":\"x\"}", &spec, &err), 0);
 	ASSERT_INT(check(arena, "{\"host_path\":null}", &spec, &err), 0);
-	/* What was looked at is what is asked for. */
+	/* The path that was checked is the path that is requested. */
 	ASSERT_INT(
 		check(arena, box_arena_printf(arena, "{\"host_path\":\" %s/alias/in \"}", folder),
 			&spec, &err),
@@ -137,7 +137,7 @@ TEST(what_a_spec_may_mount)
 	}
 	ASSERT_INT(check(arena, "{\"host_path\":\"root/in\"}", &spec, &err), -EINVAL);
 	ASSERT_STR(err.text, "host_path must be an absolute host path");
-	/* What is no text at all is the runtime's to refuse. */
+	/* Values that are not strings are left for the runtime to refuse. */
 	ASSERT_INT(check(arena, "{\"host_path\":7,\"extra_mounts\":\"x\"}", &spec, &err), 0);
 	box_arena_free(arena);
 }

@@ -1,4 +1,5 @@
-/* Profiles: the built-in ones, the operator's own, and what they make of a caller's spec. */
+/* Profiles: the built-in ones, the operator's own, and the specs that they make of a caller's spec.
+ */
 #include <errno.h>
 
 #include "base/buf.h"
@@ -106,15 +107,15 @@ TEST(the_operators_own)
 		"\"memory_mb\":2048,\"pids_limit\":256,\"read_only_rootfs\":true,"
 		"\"workspace_quota_mb\":0,\"max_timeout_sec\":600,"
 		"\"locked\":[\"network\",\"memory_mb\"],\"built_in\":false}");
-	/* It starts from what reaches the least. */
+	/* It is based on the most restricted one. */
 	value = box_profile_value(arena, find(arena, "{\"m\":{\"locked\":\"image, cpus\"}}", "m"));
 	ASSERT(box_str_eq(box_map_get(&value, "network")->str, "off"));
 	ASSERT_INT(box_map_get(&value, "locked")->count, 2);
-	/* In the place of a built-in one. */
+	/* In place of a built-in one. */
 	struct box_profile_set all = read_own(arena, "{\"default\":{\"memory_mb\":64}}");
 	ASSERT_INT(all.count, 5);
 	ASSERT_INT(find(arena, "{\"default\":{\"memory_mb\":64}}", "default")->memory_mb, 64);
-	/* Times that were not thought of together. */
+	/* Inconsistent timeouts. */
 	ASSERT_INT(find(arena, "{\"m\":{\"max_timeout_sec\":5}}", "m")->timeout_sec, 5);
 	ASSERT_INT(find(arena, "{\"m\":{\"timeout_sec\":500}}", "m")->max_timeout_sec, 500);
 	box_arena_free(arena);
@@ -125,8 +126,7 @@ TEST(own_ones_that_are_wrong)
 	static const char *const rows[][2] = {
 		{"[]", "box.local.profiles must be an object"},
 		{"{\"m\":7}",
-			"1 validation error for box.local.profiles.m\n  a profile is a map of its "
-			"members"},
+			"1 validation error for box.local.profiles.m\n  a profile must be a map"},
 		{"{\"\":{}}",
 			"1 validation error for box.local.profiles.\n  a name has 1 to 64 bytes and "
 			"no NUL"},
@@ -195,7 +195,7 @@ TEST(defaults_fill_what_is_missing)
 		"\"timeout_sec\":30,\"host_path_mode\":\"rw\",\"cpus\":1.0,\"pids_limit\":128,"
 		"\"read_only_rootfs\":true,\"workspace_quota_mb\":5}");
 	ASSERT_INT(applied.notes.count, 0);
-	/* The caller's own stands before the operator's usual one. */
+	/* The caller's value takes precedence over the operator's default. */
 	applied = apply(arena, "default", "{\"image\":\"own\"}", "{\"image\":\"theirs\"}");
 	assert_member(&applied, "image", "\"theirs\"");
 	box_arena_free(arena);
@@ -216,7 +216,7 @@ TEST(locked_members_stay_and_are_noted)
 		"\"host_path_mode rw is ignored: profile offline_readonly locks it to ro\","
 		"\"read_only_rootfs 0 is ignored: profile offline_readonly locks it to "
 		"true\"]");
-	/* The same in another form is no disagreement. */
+	/* The same value in another form is no conflict. */
 	applied = apply(arena, "offline_readonly", "{}",
 		"{\"network\":\"off\",\"read_only_rootfs\":\"yes\"}");
 	ASSERT_INT(applied.notes.count, 0);
@@ -263,7 +263,7 @@ TEST(timeouts_are_cut_in_every_form)
 		{"5", "5", false},
 		{"true", "1", false},
 		{"-1", "-1", false},
-		/* No whole numbers: the runtime refuses them. */
+		/* Not integers: the runtime refuses them. */
 		{"121.5", "121.5", false},
 		{"\"soon\"", "\"soon\"", false},
 		{"\"99999999999999999999\"", "\"99999999999999999999\"", false},

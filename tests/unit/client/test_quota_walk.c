@@ -1,4 +1,4 @@
-/* The walk for the quota: what counts, where it ends, and that no link leads out. */
+/* The walk that measures a quota: what counts, where it stops, and that no link leads outside. */
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -72,7 +72,7 @@ TEST(files_and_links_count_and_links_are_not_followed)
 	ASSERT_INT(found.bytes, 1506);
 	ASSERT_INT(found.entries, 7);
 	ASSERT(!found.too_large && !found.too_many && !found.too_deep);
-	/* At the limit it is within it, one byte more is not. */
+	/* Exactly the limit is allowed, one byte more is not. */
 	ASSERT(!walk(1506, 7, 1000, NULL).too_large);
 	ASSERT(walk(1505, 7, 1000, NULL).too_large);
 	ASSERT(walk(1506, 6, 1000, NULL).too_many);
@@ -89,7 +89,7 @@ TEST(it_can_be_taken_in_pieces)
 	}
 	ASSERT_INT(walk(1000, 100, 7, &steps).bytes, 400);
 	ASSERT(steps >= 6 && steps <= 8);
-	/* It ends as soon as it is known. */
+	/* It stops as soon as the limit is exceeded. */
 	struct box_quota_walk_found found = walk(95, 100, 1000, NULL);
 	ASSERT(found.too_large);
 	ASSERT_INT(found.entries, 10);

@@ -1,4 +1,4 @@
-/* Whose sockets /proc/net/tcp shows, and which of them a connection to loopback would meet. */
+/* Owners of the sockets in /proc/net/tcp, and which socket a connection to loopback reaches. */
 #include "base/macros.h"
 #include "client/connection/server_owner.h"
 #include "tests/unit/lib/test.h"

@@ -1,4 +1,4 @@
-/* The service's part of the `box` map: what it means, and what is refused. */
+/* The service's part of the `box` map: valid values, defaults and refusals. */
 #include <errno.h>
 
 #include "base/buf.h"
@@ -33,7 +33,7 @@ TEST(nothing_set)
 	box_arena_free(arena);
 }
 
-/* As LangBot sends it by default. */
+/* LangBot's default configuration. */
 TEST(langbots_own_map)
 {
 	struct box_arena *arena = box_arena_new();
@@ -52,13 +52,13 @@ TEST(langbots_own_map)
 	ASSERT_STR(config.endpoint, "ws://box:1");
 	ASSERT_INT(config.entries_max, 1000000);
 	ASSERT_INT(config.defaults.count, 0);
-	/* The way to the runtime is nothing for the runtime. */
+	/* The endpoint of the runtime is not sent to the runtime. */
 	ASSERT(box_map_get(&config.init, "runtime") == NULL);
 	ASSERT(box_map_get(&config.init, "local") != NULL);
 	box_arena_free(arena);
 }
 
-/* LangBot's own member for one sandbox scope, in its whole configuration and beside its section. */
+/* LangBot's own member for one sandbox scope, in its whole configuration and in its section. */
 TEST(langbots_forced_template)
 {
 	static const struct {
@@ -88,7 +88,7 @@ TEST(langbots_forced_template)
 			ASSERT_STR(config.forced_session_template, rows[i].forced);
 		}
 		ASSERT_INT(config.defaults.count, 1);
-		ASSERT_INT(config.init.count, 1); /* the runtime is told of its section alone */
+		ASSERT_INT(config.init.count, 1); /* only its section is sent to the runtime */
 		box_arena_free(arena);
 	}
 }
@@ -142,12 +142,12 @@ TEST(what_is_refused)
 		{"{\"local\":{\"workspace_quota_mb\":\"much\"}}",
 			"box.local.workspace_quota_mb must be an integer between 0 and 2147483647"},
 		{"{\"local\":{\"session_template\":\"{\"}}",
-			"box.local.session_template: session id template \"{\": a \"{\" has no \"}\""},
+			"box.local.session_template: session id template \"{\": \"{\" without \"}\""},
 		{"{\"system\":{\"limitation\":{\"force_box_session_id_template\":7}}}",
 			"system.limitation.force_box_session_id_template must be a string"},
 		{"{\"system\":{\"limitation\":{\"force_box_session_id_template\":\"{\"}}}",
 			"system.limitation.force_box_session_id_template: session id template \"{\": "
-			"a \"{\" has no \"}\""},
+			"\"{\" without \"}\""},
 		{"{\"local\":{\"output_chars\":-1}}",
 			"box.local.output_chars must be an integer between 0 and 16777216"},
 		{"{\"limits\":{\"max_sessions\":\"9\"}}",

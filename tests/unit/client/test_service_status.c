@@ -1,4 +1,4 @@
-/* Four states, told apart. */
+/* The four states of the service are told apart. */
 #include "base/arena.h"
 #include "base/buf.h"
 #include "client/service/service_status.h"
@@ -56,7 +56,7 @@ TEST(backend_dead)
 		"\"available\":false,\"enabled\":true,\"profile\":\"offline\","
 		"\"recent_error_count\":3,\"connector_error\":"
 		"\"No supported sandbox backend is available\"}");
-	/* A runtime that says nothing of it has none. */
+	/* A runtime that does not report one has none. */
 	expect("{}", true, NULL,
 		"{\"state\":\"no_backend\",\"available\":false,\"enabled\":true,"
 		"\"profile\":\"offline\",\"recent_error_count\":3,\"connector_error\":"

@@ -1,5 +1,4 @@
-/* Session ids from templates: what is put in, who overrides whom, what is refused, what is made
- * safe. */
+/* Session ids from templates: which values are inserted, precedence, refusals, escaping. */
 #include <errno.h>
 
 #include "client/service/session_template.h"
@@ -63,7 +62,7 @@ TEST(who_overrides_whom)
 	ASSERT_STR(make(arena, &rules, QUERY, &err), "mine");
 	rules.forced = "f-{launcher_id}";
 	ASSERT_STR(make(arena, &rules, QUERY, &err), "f-12345");
-	/* A forced one that cannot be made is no way back to the caller's. */
+	/* An invalid forced template does not fall back to the caller's. */
 	rules.forced = "{sender_id}";
 	ASSERT_STR(make(arena, &rules, "{\"query_id\":\"own\"}", &err), "own");
 	box_arena_free(arena);
@@ -79,20 +78,20 @@ TEST(what_is_refused)
 		{"{who}", QUERY,
 			"session id template: unknown attribute {who}, known are launcher_type, "
 			"launcher_id, sender_id, query_id, global, bot, empty, odd"},
-		{"{odd}", QUERY, "session id template: attribute {odd} is a list and no text"},
-		{"{a", QUERY, "session id template \"{a\": a \"{\" has no \"}\""},
-		{"a}", QUERY, "session id template \"a}\": a \"}\" has no \"{\""},
+		{"{odd}", QUERY, "session id template: attribute {odd} is a list, not a text"},
+		{"{a", QUERY, "session id template \"{a\": \"{\" without \"}\""},
+		{"a}", QUERY, "session id template \"a}\": \"}\" without \"{\""},
 		{"{}", QUERY, "session id template \"{}\": an attribute needs a name"},
 		{"{0}", QUERY, "session id template \"{0}\": an attribute needs a name"},
 		{"{bot.x}", QUERY,
-			"session id template \"{bot.x}\": only {name} may stand in braces"},
+			"session id template \"{bot.x}\": only {name} is allowed in braces"},
 		{"{bot!r}", QUERY,
-			"session id template \"{bot!r}\": only {name} may stand in braces"},
+			"session id template \"{bot!r}\": only {name} is allowed in braces"},
 		{"{bot:>9}", QUERY,
-			"session id template \"{bot:>9}\": only {name} may stand in braces"},
+			"session id template \"{bot:>9}\": only {name} is allowed in braces"},
 		{NULL, "{}",
-			"session id template \"{launcher_type}_{launcher_id}\": the query lacks "
-			"what it asks for, and has no query_id"},
+			"session id template \"{launcher_type}_{launcher_id}\": the query has "
+			"neither these attributes nor a query_id"},
 	};
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		struct box_arena *arena = box_arena_new();
@@ -119,7 +118,7 @@ TEST(braces_and_length)
 	box_arena_free(arena);
 }
 
-/* What comes out is what the runtime would have made of it, and it changes nothing more. */
+/* The result equals the runtime's own normalization, and is stable. */
 TEST(safe_as_the_runtime_has_it)
 {
 	static const struct box_context context = {{"i", 1}, {"w", 1}, 1};
@@ -136,7 +135,7 @@ TEST(safe_as_the_runtime_has_it)
 		ASSERT_INT(box_tenant_physical_id(&context, box_str(ours), again, &err), 0);
 		size_t len = strlen(theirs);
 		ASSERT_INT(strncmp(again, theirs, len), 0);
-		/* Only what was changed is marked, by a hash of the whole. */
+		/* Only a changed id is marked, with a hash of the whole. */
 		size_t prefix = len - strlen(theirs + strlen("ws-") + 24 + strlen("-g1-"));
 		bool same = strcmp(theirs + prefix, names[i]) == 0;
 		ASSERT_INT(strlen(again), same ? len : len + 13);

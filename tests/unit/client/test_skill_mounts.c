@@ -1,4 +1,4 @@
-/* Which skills are mounted where, with the file system shared and without. */
+/* Which skills are mounted where, with a shared file system and without. */
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/limits.h"
@@ -94,7 +94,7 @@ TEST(a_package_that_is_not_here_is_dropped_and_named_where_paths_are_shared)
 	assert_mount(&self, 1, "/data/three", "/workspace/.skills/three");
 	ASSERT_INT(self.warnings.count, 1);
 	assert_warning(&self, 0,
-		"Skill \"two\" is not mounted: its package folder is not here: /data/two");
+		"Skill \"two\" is not mounted: its package folder does not exist here: /data/two");
 	box_arena_free(self.arena);
 }
 
@@ -154,7 +154,7 @@ TEST(names_are_checked)
 	build(&self, false);
 	ASSERT_INT(self.mounts.count, 0);
 	ASSERT_INT(self.warnings.count, COUNT(bad) + 3);
-	assert_warning(&self, 4, "Skill \"../x\" is not mounted: that is no name of a skill: /p");
+	assert_warning(&self, 4, "Skill \"../x\" is not mounted: not a valid skill name: /p");
 	add_value(&self, box_text((struct box_str){longest, BOX_SKILL_NAME_MAX}), box_cstr("/p"));
 	add(&self, "A-z_09", "/q");
 	add(&self, "A-z_09", "/r");
@@ -162,7 +162,7 @@ TEST(names_are_checked)
 	ASSERT_INT(self.mounts.count, 2);
 	assert_mount(&self, 1, "/q", "/workspace/.skills/A-z_09");
 	assert_warning(&self, COUNT(bad) + 3,
-		"Skill \"A-z_09\" is not mounted: another one of that name is: /r");
+		"Skill \"A-z_09\" is not mounted: another skill has that name: /r");
 	box_arena_free(self.arena);
 }
 
@@ -202,7 +202,7 @@ TEST(a_line_knows_whether_to_look)
 	ASSERT_INT(rmdir(folder), 0);
 }
 
-/* 1 ms is asked for; sanitizers and other people's work take their part of it here. */
+/* The target is 1 ms; sanitizers and other load take their part here. */
 TEST(a_hundred_skills_take_no_time)
 {
 	uint64_t best_us = UINT64_MAX;

@@ -1,4 +1,4 @@
-/* Long output keeps head and tail, says what is missing, and splits no character. */
+/* Long output keeps head and tail, says how much is missing, and splits no character. */
 #include "base/arena.h"
 #include "base/utf8.h"
 #include "client/service/truncate.h"
@@ -44,7 +44,7 @@ TEST(head_and_tail_stay)
 	box_arena_free(arena);
 }
 
-/* Every length and limit: never longer than the limit, whole characters, and the number is true. */
+/* Every length and limit: never longer than the limit, whole characters, and a correct number. */
 TEST(every_cut_is_true)
 {
 	static const char *const chars[] = {"a", "\xc3\xa9", "\xe4\xb8\xad", "\xf0\x9f\x98\x80"};

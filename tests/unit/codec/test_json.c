@@ -1,9 +1,8 @@
-/* JSON both ways: tables of exact results, and jansson as the oracle for what is JSON. The limits
- * are in test_json_limits.c.
+/* JSON encoder and decoder: tables of exact results, and jansson as the reference for what is
+ * valid. Limits are in test_json_limits.c.
  *
- * Where the two decoders differ on purpose: an escaped lone surrogate (here U+FFFD, there an
- * error), integers beyond 64 bits (here a real), depth (here 32), NUL in a key (here allowed).
- */
+ * The two decoders differ on purpose in: an escaped lone surrogate (here U+FFFD, there an error),
+ * integers beyond 64 bits (here a real), depth (here 32), NUL in a key (here allowed). */
 #include <errno.h>
 #include <jansson.h>
 
@@ -219,7 +218,7 @@ enum verdict {
 	DIFFERENT_ON_PURPOSE,
 };
 
-/* True when what jansson stumbled over is something we take on purpose. */
+/* True when jansson refuses something that we accept on purpose. */
 static bool is_known_difference(const json_error_t *error)
 {
 	enum json_error_code code = json_error_code(error);
@@ -394,8 +393,8 @@ static uint32_t random_below(uint64_t *state, size_t limit)
 	return (uint32_t)((*state >> 16) % limit);
 }
 
-/* One small change: a byte replaced, put in, taken out, or a piece doubled. No NUL is put in:
- * jansson overlooks one behind a number. */
+/* One small change: a byte replaced, inserted or removed, or a piece doubled. No NUL is inserted,
+ * because jansson overlooks one after a number. */
 static size_t mutate(char *text, size_t len, size_t room, uint64_t *state)
 {
 	static const char likely[] =
@@ -446,7 +445,7 @@ TEST(jansson_agrees_on_changed_documents)
 		}
 		verdicts[compare(text, len)]++;
 	}
-	/* Each kind must really have come up, or this shows nothing. */
+	/* Each kind must have occurred, or the test proves nothing. */
 	ASSERT(verdicts[BOTH_TAKE] > 3000);
 	ASSERT(verdicts[BOTH_REFUSE] > 10000);
 	ASSERT(verdicts[DIFFERENT_ON_PURPOSE] > 300);

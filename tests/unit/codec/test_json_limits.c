@@ -1,4 +1,4 @@
-/* JSON at its edges: strings, numbers, depth, counts, keys and buffer limits. */
+/* JSON at its limits: strings, numbers, depth, counts, keys and buffer sizes. */
 #include <errno.h>
 #include <math.h>
 #include <time.h>
@@ -51,7 +51,7 @@ TEST(strings_stay_in_the_text)
 	box_arena_free(arena);
 }
 
-/* A string of `len` characters, the one at `at` escaped; `at` == `len`: none. */
+/* A string of `len` characters, with the one at `at` escaped; `at` == `len`: none. */
 static void check_string(size_t len, size_t at)
 {
 	char text[64];
@@ -79,7 +79,7 @@ static void check_string(size_t len, size_t at)
 	}
 }
 
-/* An escape or the end at every distance from the 8-byte steps of the string scan. */
+/* An escape or the end at every offset from the 8-byte steps of the string scan. */
 TEST(every_alignment_of_a_string)
 {
 	for (size_t len = 0; len < 40; len++) {
@@ -202,7 +202,7 @@ TEST(depth_is_bounded)
 	struct decoded d = decode_json(open, sizeof(open));
 	ASSERT_INT(d.result, -E2BIG);
 	release(&d);
-	/* Depth is that of what is open, not the sum of what there was. */
+	/* Depth counts open containers, not all containers so far. */
 	struct box_buf wide = box_buf(BOX_MIB);
 	ASSERT_INT(box_buf_append_str(&wide, "[[]"), 0);
 	for (int i = 0; i < 100; i++) {
@@ -218,7 +218,7 @@ TEST(depth_is_bounded)
 TEST(values_are_counted)
 {
 	static char text[BOX_MESSAGE_VALUES_MAX * 2 + 2];
-	/* The list itself is a value too. */
+	/* The list itself is a value, too. */
 	for (size_t members = BOX_MESSAGE_VALUES_MAX - 1; members <= BOX_MESSAGE_VALUES_MAX;
 		members++) {
 		size_t n = 0;
@@ -270,7 +270,7 @@ TEST(a_key_twice_is_found_in_maps_of_any_size)
 	}
 }
 
-/* The largest map there can be. Compared pair by pair it would take minutes. */
+/* The largest possible map. Comparing all pairs would take minutes. */
 TEST(many_keys_take_linear_time)
 {
 	clock_t before = clock();

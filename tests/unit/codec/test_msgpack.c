@@ -1,6 +1,5 @@
-/* msgpack both ways, and the scan: exact results, every limit, and the same verdict however the
- * bytes are cut.
- */
+/* msgpack encoder, decoder and scan: exact results, every limit, and the same verdict wherever the
+ * input is split. */
 #include <errno.h>
 #include <math.h>
 
@@ -29,7 +28,7 @@ static struct verdict scan_whole(const char *bytes, size_t len)
 	return v;
 }
 
-/* Feeds pieces of `step` bytes, each in memory of its own, until there is a verdict. */
+/* Feeds pieces of `step` bytes, each in a block of its own, until there is a verdict. */
 static struct verdict scan_in_pieces(const char *bytes, size_t len, size_t step)
 {
 	struct box_msgpack_scan scan;
@@ -161,7 +160,7 @@ TEST(values_of_every_kind)
 	}
 }
 
-/* Each beginning of a value needs more, and with bytes behind it a value is refused. */
+/* Each prefix of a value needs more, and extra bytes after a value are refused. */
 TEST(cut_and_prolonged_values)
 {
 	for (size_t i = 0; i < COUNT(good); i++) {
@@ -243,7 +242,7 @@ TEST(sizes_up_to_the_message_limit)
 	struct box_msgpack_scan scan;
 	size_t used;
 	const char *why;
-	/* A string that fills the message to the last byte, and one that would pass it by one. */
+	/* A string that fills the message to the last byte, and one that exceeds it by one. */
 	char head[5] = {'\xdb', 0, '\xff', '\xff', '\xfb'};
 	box_msgpack_scan_start(&scan);
 	ASSERT_INT(box_msgpack_scan_feed(&scan, head, 5, &used, &why), 0);
@@ -311,7 +310,7 @@ TEST(values_are_counted_and_keys_are_not)
 	ASSERT_INT(d.value.pairs[0].value.count, most);
 	release(&d);
 
-	/* Lists that are each within bounds and together are not. */
+	/* Lists that are within bounds each, but not together. */
 	out.len = 0;
 	ASSERT_INT(box_buf_append(&out, "\xdc\x00\x03", 3), 0);
 	for (int list = 0; list < 3; list++) {
@@ -397,8 +396,8 @@ TEST(the_limit_of_the_buffer_holds)
 	release(&d);
 }
 
-/* Random bytes: whatever the verdict is, it does not depend on how they are cut, and what the scan
- * calls whole, msgpack-c builds. */
+/* Random bytes: the verdict does not depend on how they are split, and what the scan calls whole,
+ * msgpack-c builds. */
 TEST(random_bytes_give_one_verdict)
 {
 	uint64_t state = 0x2545f4914f6cdd1dULL;
@@ -426,7 +425,7 @@ TEST(random_bytes_give_one_verdict)
 	ASSERT(whole_values > 1000);
 }
 
-/* One of two that are the same bytes, and one that only begins where they do. */
+/* One of two equal strings, and one that only has the same prefix. */
 TEST(bytes_left_out_are_left_out_once)
 {
 	static const char large[] = "abcdef";

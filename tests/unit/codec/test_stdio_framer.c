@@ -1,4 +1,5 @@
-/* The stdio framer: what comes out of a stream, however it is cut; its limits and its memory. */
+/* The stdio framer: which messages come out wherever the stream is split; its limits and its
+ * memory. */
 #include <errno.h>
 #include <malloc.h>
 #include <time.h>
@@ -11,7 +12,7 @@
 
 #define READ_MOST (64 * BOX_KIB)
 
-/* Takes all there is and writes it down: messages as JSON, `I(why)`, `B(why)`. */
+/* Takes everything and records it: messages as JSON, `I(why)`, `B(why)`. */
 static bool drain(struct box_stdio_framer *framer, struct box_buf *record)
 {
 	for (;;) {
@@ -35,7 +36,7 @@ static bool drain(struct box_stdio_framer *framer, struct box_buf *record)
 	}
 }
 
-/* Fills in `len` bytes, at most `step` at a time. False once the stream is broken. */
+/* Feeds `len` bytes, at most `step` at a time. False once the stream is broken. */
 static bool feed(struct box_stdio_framer *framer, const char *stream, size_t len, size_t step,
 	struct box_buf *record)
 {
@@ -121,7 +122,8 @@ TEST(chunked_messages)
 			"B(incomplete chunked message)"},
 		{START(13) DATA("{\\\"a\\\":\\\"\xc3\xa9\\u20ac", 0) DATA("\\\"}", 11) END,
 			"{\"a\":\"\xc3\xa9\xe2\x82\xac\"}"},
-		/* What is no part of the chunked message is dropped, blank lines silently. */
+		/* Lines that do not belong to the chunked message are dropped, blank lines
+		 * silently. */
 		{START(2) "\n \nnoise\n{\"a\":1}\n[1]\n{\"type\":\"chunk_start\",\"total_size\":9}\n" DATA(
 			 "{}", 0) END,
 			"I(not a value)I(another line inside a chunked message)"
@@ -130,11 +132,11 @@ TEST(chunked_messages)
 		{DATA("{}", 0) "{}\n", "I(chunk without a chunk_start){}"},
 		{END "{}\n", "I(chunk without a chunk_start){}"},
 		{START(2) DATA("{}", 0) END END, "{}I(chunk without a chunk_start)"},
-		/* A whole chunked message that is no message is dropped like a line. */
+		/* A complete chunked message with invalid contents is dropped like a line. */
 		{START(0) END "{}\n", "I(empty text){}"},
 		{START(3) DATA("[1]", 0) END "{}\n", "I(not a map){}"},
 		{START(1) DATA("{", 0) END "{}\n", "I(key expected){}"},
-		/* Inside a chunked message the type means nothing. */
+		/* Inside a chunked message the type is ignored. */
 		{START(19) DATA("{\\\"type\\\":\\\"chunk_end\\\"}", 0) END,
 			"B(chunked message exceeds its declared size)"},
 		{START(19) DATA("{\\\"type\\\":\\\"chunk_en\\\"}", 0) END,
@@ -287,7 +289,7 @@ TEST(large_lines_and_the_memory_behind_them)
 	box_stdio_framer_free(framer);
 }
 
-/* What follows a large message in the same read is kept. */
+/* A message that follows a large one in the same read is kept. */
 TEST(small_lines_behind_large_ones)
 {
 	struct box_buf stream = box_buf(8 * BOX_MIB);
@@ -334,7 +336,7 @@ TEST(a_line_too_long_breaks_the_stream)
 	free(line);
 }
 
-/* Looked at again from its start at every read, this line would be 1 TiB of work. */
+/* Scanned again from its start at every read, this line would be 1 TiB of work. */
 TEST(a_long_line_in_small_reads_takes_linear_time)
 {
 	size_t len = BOX_MESSAGE_BYTES_MAX;
@@ -418,13 +420,13 @@ TEST(what_goes_out_comes_back)
 	}
 	char *line = long_line(BOX_MIB);
 	ASSERT_INT(assert_frames(line, BOX_MIB), 64 + 2);
-	/* Quotes and backslashes double when they go into a chunk. */
+	/* Quotes and backslashes double inside a chunk. */
 	for (size_t i = 6; i + 3 < BOX_MIB; i += 2) {
 		put_bytes(line + i, i % 4 ? "\\\\" : "\\\"", 2);
 	}
 	ASSERT_INT(assert_frames(line, BOX_MIB), 64 + 2);
 	free(line);
-	/* Code points of 2, 3 and 4 bytes at every place of the cut. */
+	/* Code points of 2, 3 and 4 bytes at every position of the cut. */
 	static const char *const points[] = {"\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80"};
 	for (size_t i = 0; i < COUNT(points); i++) {
 		for (size_t shift = 0; shift < 4; shift++) {
@@ -458,7 +460,7 @@ TEST(the_chunk_lines_themselves)
 		0);
 	ASSERT_BYTES(lines.bytes, lines.len, expected.bytes, expected.len);
 	box_buf_free(&lines);
-	/* Too little room leaves the buffer as it was. */
+	/* Without enough room the buffer is unchanged. */
 	for (size_t limit = 1; limit < expected.len; limit += 997) {
 		struct box_buf small = box_buf(limit);
 		ASSERT_INT(box_buf_append(&small, "#", 1), 0);
@@ -470,7 +472,7 @@ TEST(the_chunk_lines_themselves)
 	free(line);
 }
 
-/* Text full of what escapes to six characters still gives no line over the limit. */
+/* Text full of characters with six-byte escapes still gives no line over the limit. */
 TEST(lines_stay_short_whatever_the_text)
 {
 	static char text[100000];

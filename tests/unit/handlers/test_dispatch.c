@@ -1,5 +1,5 @@
-/* The dispatcher, one message at a time: which check comes first, what each refusal says, what does
- * not fit, and what is counted. */
+/* The dispatcher, one message at a time: the order of the checks, the text of each refusal, answers
+ * that are too large, and the counters. */
 #include "base/limits.h"
 #include "handlers/actions.h"
 #include "handlers/dispatch.h"
@@ -123,7 +123,7 @@ TEST(refusals)
 	finish();
 }
 
-/* Each message has every fault from its own on: the first in the order of checks is told. */
+/* Each message has all faults from its own on: the first in the order of checks is reported. */
 TEST(order_of_checks)
 {
 	struct connection c = {0};
@@ -156,12 +156,12 @@ TEST(order_of_checks)
 	ASSERT(strstr(c.answers[at++],
 		       "\"BoxReadinessError: Managed sandbox isolation is not ready "
 		       "(failed checks: ") != NULL);
-	/* What needs no sandbox goes on to the fence and then to the fields. */
+	/* Without a sandbox the generation is checked next, then the fields. */
 	ask_at(&c, 5, 1, "box_get_skill", "");
 	expect_error(&c, at++, "1", "KeyError: 'name'");
 	ask_at(&c, 4, 1, "box_get_skill", "");
 	expect_error(&c, at++, "1", STALE);
-	/* Nothing before the fence may move it. */
+	/* No earlier check may change the generation. */
 	struct box_context context = {box_str("inst"), box_str("ws"), 1};
 	ask_at(&c, 9, 1, "box_get_session", "\"session_id\":\"s\"");
 	at++;
@@ -169,7 +169,7 @@ TEST(order_of_checks)
 	finish_with(&c);
 }
 
-/* Clients older than tenancy: no context at all. */
+/* Clients from before tenancy send no context. */
 TEST(without_context)
 {
 	struct connection c = {0};
@@ -192,7 +192,7 @@ TEST(answer_too_large)
 	static char out[4000];
 	start_with(&c);
 	make_live(&c, "s");
-	/* An exec's output is clipped harder until the answer fits. */
+	/* The output of an exec is clipped further until the answer fits. */
 	memset(out, 'x', sizeof(out));
 	exec(&c, 1, "s", "run");
 	headless_ran("run",
@@ -201,7 +201,7 @@ TEST(answer_too_large)
 	ASSERT(strstr(c.answers[0],
 		       "\\n... [raw output clipped at 1024 bytes, 2976 bytes discarded]"
 		       "\",\"stderr\":\"\"") != NULL);
-	/* Others become an error. */
+	/* Other answers become an error. */
 	for (int i = 0; i < 3; i++) {
 		char id[16];
 		(void)snprintf(id, sizeof(id), "more-%d", i);
@@ -213,7 +213,7 @@ TEST(answer_too_large)
 	finish_with(&c);
 }
 
-/* Nothing that a box says can pass for the name of another error. */
+/* Text from a box cannot pass for an error name. */
 TEST(smuggled_names)
 {
 	struct connection c = {0};
@@ -237,7 +237,7 @@ TEST(smuggled_names)
 	finish_with(&c);
 }
 
-/* Text that was cut inside of a character, as it comes from who has little room for it. */
+/* Text that was cut inside a character, as from a sender with a small buffer. */
 TEST(an_errors_text_is_utf8)
 {
 	struct connection c = {0};

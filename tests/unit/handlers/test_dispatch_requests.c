@@ -1,5 +1,4 @@
-/* The dispatcher with many requests under way: what is too much, what cancels, overtakes and ends
- * them. */
+/* The dispatcher with many requests in flight: limits, cancelling, newer generations, and ends. */
 #include <errno.h>
 
 #include "base/limits.h"
@@ -27,7 +26,7 @@ TEST(busy)
 	expect_error(&c, 1, "-1", "Runtime connection is busy (max 128 concurrent actions)");
 	receive(&c, "{\"seq_id\":5,\"action\":7}");
 	expect_error(&c, 2, "5", "Runtime connection is busy (max 128 concurrent actions)");
-	/* Cancelling and acknowledging have room of their own, other connections too. */
+	/* Cancels and acknowledgements have a limit of their own, and so do other connections. */
 	ask(&c, 501, "__stream_ack", "\"seq_id\":1,\"index\":1");
 	expect_success(&c, 3, "501", "{\"accepted\":false}");
 	receive(&other, "{\"seq_id\":1,\"action\":\"__ping\",\"data\":{}}");
@@ -59,7 +58,7 @@ static void ack_within(struct connection *connection)
 	}
 }
 
-/* These end at once, so the only way to have several under way is from inside an answer. */
+/* These end at once, so several can only be in flight from inside an answer. */
 TEST(busy_lanes)
 {
 	struct connection c = {.within = cancel_within};
@@ -126,7 +125,7 @@ TEST(cancel)
 	exec(&c, 7, "s", "first");
 	exec(&c, 7, "s", "second");
 	int at = 0;
-	/* Not there; another connection's; another workspace's; of no context; itself. */
+	/* Missing; another connection's; another workspace's; without context; itself. */
 	ask(&c, 20, "__cancel_action", "\"seq_id\":8");
 	expect_success(&c, at++, "20", "{\"cancelled\":false}");
 	ask(&other, 21, "__cancel_action", "\"seq_id\":7");
@@ -139,7 +138,8 @@ TEST(cancel)
 	expect_success(&c, at++, "23", "{\"cancelled\":false}");
 	ask(&c, 24, "__cancel_action", "\"seq_id\":24");
 	expect_success(&c, at++, "24", "{\"cancelled\":false}");
-	/* The installation part does not count; of two with one seq_id the later goes. */
+	/* The installation part is ignored; of two with the same seq_id the later one is cancelled.
+	 */
 	receive(&c,
 		"{\"seq_id\":25,\"action\":\"__cancel_action\",\"data\":{\"seq_id\":7},"
 		"\"context\":{" PLACE ",\"installation_uuid\":\"n\"}}");
@@ -172,7 +172,7 @@ TEST(overtaken_while_running)
 		"\"workspace_uuid\":\"other\"}}");
 	ask_at(&other, 2, 9, "box_get_sessions", "");
 	expect_success(&other, 0, "9", "{\"sessions\":[]}");
-	/* Everything of the older placement is told so, by that name. */
+	/* All requests of the older placement get this error. */
 	for (int i = before; i < c.count; i++) {
 		ASSERT(strstr(c.answers[i], "\"" STALE "\"") != NULL);
 	}
@@ -190,7 +190,8 @@ TEST(overtaken_while_running)
 	finish();
 }
 
-/* A command under way when its placement is overtaken is told so, not that its session went. */
+/* A running command whose placement becomes stale gets that error, and not that its session is
+ * gone. */
 TEST(overtaken_exec)
 {
 	struct connection c = {0};
@@ -244,7 +245,7 @@ TEST(closed_connection)
 	box_peer_free(NULL);
 }
 
-/* A connection that takes no more: the request ends all the same. */
+/* A connection that accepts no more data: the request still ends. */
 TEST(broken_connection)
 {
 	struct connection c = {0};
@@ -325,7 +326,7 @@ TEST(sessions_by_hand)
 	expect_success(&c, at++, "3", "{\"deleted\":\"a/b\"}");
 	exec(&c, 4, "s", "run");
 	ask(&c, 5, "box_delete_session", "\"session_id\":\"s\"");
-	/* While it is made: the command is told at once. */
+	/* While the box is made: the command gets the error at once. */
 	ASSERT_INT(c.count, at + 1);
 	expect_error(&c, at++, "4",
 		"BoxSessionNotFoundError: session " ID("s") " was removed while it was in use");

@@ -1,4 +1,5 @@
-/* The envelope: what counts as a request, which seq_id is answered, what is refused and how. */
+/* The envelope: what counts as a request, which seq_id is answered, and what is refused with which
+ * error. */
 #include <errno.h>
 
 #include "base/arena.h"
@@ -20,10 +21,9 @@ TEST(classify)
 		{"null", "the message is not a map"},
 		{"\"action\"", "the message is not a map"},
 		{"7", "the message is not a map"},
-		{"{\"code\":0}", "the message is an answer, but nothing was asked"},
-		{"{\"action\":\"x\",\"code\":0}",
-			"the message is an answer, but nothing was asked"},
-		{"{\"code\":null}", "the message is an answer, but nothing was asked"},
+		{"{\"code\":0}", "the message is an answer without a request"},
+		{"{\"action\":\"x\",\"code\":0}", "the message is an answer without a request"},
+		{"{\"code\":null}", "the message is an answer without a request"},
 		{"{}", "the message has neither action nor code"},
 		{"{\"seq_id\":1,\"data\":{}}", "the message has neither action nor code"},
 	};
@@ -164,7 +164,7 @@ TEST(refused)
 	}
 }
 
-/* An installation binding has all three members or the first alone. */
+/* An installation binding has all three members, or only the first. */
 TEST(half_bindings)
 {
 	static const char *const halves[] = {

@@ -1,5 +1,5 @@
-/* The file actions with one answer, from message to message: what is asked of a box, what waits for
- * a session, and what clients are told. */
+/* File actions with a single answer, from message to message: requests to a box, waiting for a
+ * session, and the answers that clients get. */
 #include "base/macros.h"
 #include "tests/unit/lib/dispatch_fixture.h"
 
@@ -173,7 +173,7 @@ TEST(one_that_goes_takes_the_work_with_it)
 	expect_error(&c, 0, "1",
 		"BoxSessionNotFoundError: session " ID("s") " was removed while it was in use");
 	ASSERT_INT(headless.cancelled[HEADLESS_FILE], 1);
-	ask(&c, 3, "box_file_stat", A); /* waits for its end, and makes nothing anew */
+	ask(&c, 3, "box_file_stat", A); /* waits for its end, and recreates nothing */
 	ASSERT_INT(c.count, 1);
 	headless_gone();
 	ASSERT_INT(c.count, 3);
@@ -219,7 +219,7 @@ TEST(so_much_at_once_and_no_more)
 	ASSERT_INT(c.count, 0);
 	ask(&c, 99, "box_file_stat", A);
 	expect_error(&c, 0, "99",
-		"BoxCapacityExceededError: too much work on files at once in one session (64, of "
+		"BoxCapacityExceededError: too many file operations at once in one session (64, of "
 		"these 16 watches)");
 	headless_filed("a", &done);
 	ask(&c, 100, "box_file_stat", A);

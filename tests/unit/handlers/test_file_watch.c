@@ -1,4 +1,5 @@
-/* A watch, from message to message: events in order, what holds them back, and every end. */
+/* File watches, from message to message: events in order, backpressure, and every way a watch ends.
+ */
 #include "tests/unit/lib/stream_fixture.h"
 
 #define WATCH "\"session_id\":\"s\",\"path\":\"w\""

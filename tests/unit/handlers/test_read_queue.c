@@ -1,12 +1,12 @@
-/* Reads of files have turns on their connection: how many are under way, what waits, and what lets
- * it go on. */
+/* File reads take turns on their connection: how many run at once, which wait, and when the next
+ * one starts. */
 #include "tests/unit/lib/dispatch_fixture.h"
 
 #define AT_ONCE (BOX_FILE_OP_READS_BYTES_MAX / BOX_FILE_OP_READ_BYTES_MAX)
 
 static const struct box_file_outcome done = {.data = {"x", 1}, .facts.size = 1};
 
-/* Reads the largest piece of the file that is called by its number. */
+/* Reads a chunk of maximum size of the file named by its number. */
 static void read_as(struct connection *c, int seq)
 {
 	char data[64];
@@ -107,7 +107,7 @@ TEST(one_that_fails_at_its_turn_makes_room)
 	finish_with(&c);
 }
 
-/* A connection that writes at once says inside of send that it is drained. */
+/* A connection that writes immediately calls back, inside send, that it is drained. */
 static int depth;
 static int deepest;
 

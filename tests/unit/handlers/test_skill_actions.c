@@ -1,4 +1,4 @@
-/* The skill actions between a client and the store: what is passed on, what comes back, archives, and
+/* Skill actions between a client and the store: what is forwarded, what comes back, archives, and
  * the skill that a command names. */
 #include <fcntl.h>
 #include <unistd.h>
@@ -60,7 +60,7 @@ TEST(nobody_waits_any_more)
 	"\"file_key\":\"k\",\"chunk_base64\":\"eA==\",\"chunk_index\":" #index \
 	",\"chunk_amount\":" #amount
 
-/* It is whole, it is used once, and nothing of it stays. */
+/* The archive is complete, is used once, and nothing of it stays. */
 TEST(archives)
 {
 	struct connection c = {0};
@@ -106,7 +106,7 @@ TEST(archive_of_one_who_left)
 #define EXEC(action, more) \
 	ask(&c, 7, action, "\"session_id\":\"s\",\"cmd\":\"x\",\"skill_name\":\"a\"" more)
 
-/* Its package becomes a mount of this command, in place of what was asked for there. */
+/* Its package is mounted for this command, in place of a requested mount at the same target. */
 TEST(skill_of_a_command)
 {
 	static const char *const actions[] = {"box_exec", "box_exec_stream"};

@@ -1,4 +1,4 @@
-/* Commands with live output: parts in order, how a full connection holds them back, and every way a
+/* Commands with live output: parts in order, backpressure of a full connection, and every way a
  * stream ends. */
 #include "tests/unit/lib/stream_fixture.h"
 
@@ -77,7 +77,7 @@ TEST(each_end_is_told)
 		headless_ran("a", &rows[i].outcome);
 		expect_part(&c, 1, 0, rows[i].event);
 		expect_end(&c, 2);
-		/* A timeout takes the session with it. */
+		/* A timeout ends the session, too. */
 		ASSERT_INT(headless_count(HEADLESS_DESTROY),
 			rows[i].outcome.reason == BOX_BACKEND_END_TIMEOUT);
 		finish_with(&c);
@@ -171,11 +171,11 @@ TEST(a_full_connection_holds_parts_and_their_credit)
 	ASSERT_INT(c.count, 1);
 	ASSERT_INT(headless.credit, 0);
 	ASSERT_INT(box_dispatch_request_count(dispatch), 1);
-	box_peer_drained(c.peer); /* not true */
+	box_peer_drained(c.peer); /* a false call */
 	ASSERT_INT(c.count, 1);
 	c.congested = false;
 	box_peer_drained(c.peer);
-	/* What came behind each other of one stream is one part by now. */
+	/* Consecutive output of one stream has been merged into one part. */
 	expect_part(&c, 1, 0, OUT("one+two"));
 	expect_part(&c, 2, 0, ERR("three"));
 	expect_part(&c, 3, 0, OUT("four"));
@@ -246,8 +246,8 @@ TEST(a_part_has_its_size)
 	finish_with(&c);
 }
 
-/* Clients give up a stream with a part of more than 1 MiB: control characters are six times as long as
- * text of JSON. */
+/* Clients abandon a stream with a part of more than 1 MiB, and control characters take six bytes as
+ * JSON text. */
 TEST(a_part_of_control_characters_is_no_longer_than_a_client_takes)
 {
 	static char bytes[PART_MAX];
@@ -270,7 +270,7 @@ TEST(a_part_of_control_characters_is_no_longer_than_a_client_takes)
 		headless_output("a", false, bytes, 2);
 		ASSERT(strlen(c.answers[1]) <= BOX_STREAM_PART_BYTES_MAX);
 		ASSERT(strstr(c.answers[1], rows[i].begins));
-		/* What is short stays text. */
+		/* Short output stays text. */
 		ASSERT(strstr(c.answers[2], "\"data\":\"\\"));
 		headless_ran("a", &well);
 		finish_with(&c);
@@ -358,7 +358,7 @@ TEST(a_stream_is_cancelled_by_its_asker)
 	c.congested = false;
 	box_peer_drained(c.peer);
 	ASSERT_INT(c.count, 2);
-	/* One that is over and only waits to be told ends too. */
+	/* A stream that only has to report its end ends, too. */
 	stream_with(&c, 5, "b", "");
 	c.congested = true;
 	headless_ran("b", &well);

@@ -1,5 +1,5 @@
-/* Commands with live output whose client acknowledges: how far parts go ahead of it, and which
- * acknowledgements count. */
+/* Commands with live output whose client acknowledges parts: how many unacknowledged parts are
+ * sent, and which acknowledgements count. */
 #include "tests/unit/lib/stream_fixture.h"
 
 static void acknowledge(struct connection *connection, int64_t seq, const char *data)
@@ -46,7 +46,7 @@ TEST(the_end_waits_for_its_place_too)
 	acknowledge(&c, 8, "\"seq_id\":5,\"index\":3");
 	expect_part(&c, 13, 11, EXITED_WELL);
 	expect_end(&c, 14);
-	/* It is over: nobody to acknowledge to. */
+	/* The stream is over: there is nothing to acknowledge. */
 	acknowledge(&c, 9, "\"seq_id\":5,\"index\":11");
 	expect_success(&c, 15, "9", ACCEPTED("false"));
 	ASSERT_INT(headless.credit, 7); /* a command that is over needs none */

@@ -1,4 +1,4 @@
-/* What is asked of live commands: input in its forms, its end, signals, and who may. */
+/* Requests to live commands: input in its forms, end of input, signals, and who may send them. */
 #include "tests/unit/lib/stream_fixture.h"
 
 #define UNKNOWN "BoxValidationError: exec_id names no running exec"
@@ -148,7 +148,7 @@ TEST(malformed_input_is_refused)
 		ask(&c, 6, "box_exec_input", rows[i].members);
 		expect_error(&c, (int)i + 1, "6", rows[i].error);
 	}
-	/* None of it has ended the input. */
+	/* None of these has ended the input. */
 	ASSERT_INT(headless.input_count, 0);
 	give(&c, 7, "\"data\":\"a\"");
 	expect_given(0, "a", 1, false);
@@ -183,7 +183,7 @@ TEST(only_a_command_that_runs_can_be_asked)
 	expect_error(&c, 1, "7", UNKNOWN);
 	headless_started("a");
 	c.congested = true;
-	headless_ran("a", &well); /* over, but its end has not gone out */
+	headless_ran("a", &well); /* over, but its end has not been sent */
 	give(&c, 8, "\"data\":\"late\"");
 	expect_error(&c, 3, "8", UNKNOWN);
 	ask(&c, 9, "box_exec_signal", GIVEN ",\"signal\":15");
@@ -263,7 +263,7 @@ TEST(input_whose_asker_is_gone_is_forgotten)
 	expect_success(&c, 1, "8", "{\"cancelled\":true}");
 	ASSERT(headless.inputs[1].forgotten);
 	ASSERT_INT(c.count, 2);
-	/* The command itself goes on. */
+	/* The command itself keeps running. */
 	ASSERT_INT(headless_count(HEADLESS_EXEC), 1);
 	finish_reading(&c);
 }
@@ -311,7 +311,7 @@ TEST(signals_have_a_range)
 	finish_reading(&c);
 }
 
-/* Closing the connection cancels the stream first, then the input that waits on it. */
+/* Closing the connection cancels the stream first, then its pending input. */
 TEST(an_input_outlives_its_connection)
 {
 	struct connection c = {0};

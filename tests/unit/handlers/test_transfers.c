@@ -1,4 +1,5 @@
-/* File transfers: the order of chunks, keys, and the budgets of a file, a connection and all. */
+/* File transfers: the order of chunks, keys, and the limits of a file, of a connection and of all.
+ */
 #include <dirent.h>
 #include <errno.h>
 
@@ -62,7 +63,7 @@ TEST(out_of_order)
 	expect_refused(files, "k", 2, 4, BAD_ORDER); /* a gap */
 	expect_refused(files, "k", 1, 5, BAD_ORDER); /* another amount */
 	expect_refused(files, "other", 1, 4, BAD_ORDER);
-	expect_taken(files, "k", 1, 4);              /* what was wrong changed nothing */
+	expect_taken(files, "k", 1, 4);              /* a refused chunk changes nothing */
 	expect_refused(files, "k", 1, 4, BAD_ORDER); /* twice */
 	expect_refused(files, "k", -1, 4, BAD_ORDER);
 	ASSERT_INT(total, 20);
@@ -142,7 +143,7 @@ TEST(files_of_a_connection)
 	}
 	expect_refused(files, "one-more", 0, 1, FULL);
 	expect_taken(files, "file-7", 1, 2);
-	expect_taken(files, "file-7", 0, 2); /* starting over needs no second place */
+	expect_taken(files, "file-7", 0, 2); /* starting over needs no second slot */
 	expect_taken(others, "one-more", 0, 1);
 	box_transfers_free(files);
 	box_transfers_free(others);

@@ -1,5 +1,5 @@
-/* The process that works on files, in a folder that is its root: what it finds, what it refuses, and
- * that nothing is left of what failed. */
+/* The process that does file work, in a folder that is its root: what it finds, what it refuses,
+ * and that failed work leaves nothing behind. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -27,7 +27,7 @@ static struct box_file_job job;
 static char given[1 << 16];
 static size_t given_size;
 
-/* A shell's word is the shortest for a tree. */
+/* A shell command is the shortest way to make a tree. */
 static void sh(const char *command)
 {
 	char text[2048];
@@ -37,7 +37,7 @@ static void sh(const char *command)
 
 static void start(void)
 {
-	box_path_walk_copy(root_path, "/tmp/box-guestfile-XXXXXX");
+	box_path_walk_copy(root_path, "/tmp/box-initfile-XXXXXX");
 	ASSERT(mkdtemp(root_path) != NULL);
 	root = open(root_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	ASSERT(root >= 0);
@@ -54,7 +54,7 @@ static void finish(void)
 	ASSERT_INT(system(text), 0);
 }
 
-/* Does it and returns the errno. */
+/* Runs the job and returns the errno. */
 static int serve(struct box_init_file ask, const char *place, const char *path,
 	const char *to_place, const char *to, const char *input)
 {
@@ -150,7 +150,7 @@ TEST(paths_and_what_they_lead_to)
 	finish();
 }
 
-/* The real one, by its kind and whatever it is called. */
+/* The real /proc, recognized by its type, whatever its name. */
 TEST(procfs_is_known_by_its_kind)
 {
 	int fd = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -205,7 +205,7 @@ TEST(writes)
 	finish();
 }
 
-/* In a root without /proc a file cannot get its name later: it has a temporary one from the
+/* In a root without /proc a file cannot be linked by its fd later: it has a temporary name from the
  * start. */
 static pid_t write_without_proc(const char *path, uint64_t size, int input)
 {
@@ -240,7 +240,7 @@ static int exit_of(pid_t pid)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-/* Whether the folder ws/d has, or has not, a second name within 10 s. */
+/* Waits up to 10 s until the folder ws/d has, or has not, a second name. */
 static void wait_for_names(const char *count)
 {
 	char text[128];
@@ -270,7 +270,7 @@ TEST(a_temporary_name_goes_with_who_made_it)
 	finish();
 }
 
-/* A folder that may be gone through but not read, as of a home that others have. */
+/* A folder that can be searched but not read, like the parent of homes. */
 TEST(a_folder_that_cannot_be_read_can_be_gone_through)
 {
 	start();
@@ -331,7 +331,7 @@ TEST(moves)
 	finish();
 }
 
-/* As where a file system cannot promise not to replace anything. */
+/* As on a file system that does not support RENAME_NOREPLACE. */
 TEST(moves_by_steps_replace_nothing)
 {
 	start();
@@ -359,7 +359,7 @@ TEST(moves_by_steps_replace_nothing)
 	finish();
 }
 
-/* Names come and go while they are told. */
+/* Names appear and disappear while they are listed. */
 TEST(a_page_with_more_behind_it_has_a_last_name)
 {
 	struct box_init_file ask = {.kind = BOX_INIT_FILE_LIST, .size = 4096, .limit = 1};
@@ -403,7 +403,7 @@ TEST(pages_of_a_list)
 		(void)snprintf(after, sizeof(after), "%.*s", (int)last.len, last.bytes);
 	} while (job.answer.more);
 	ASSERT_INT(count, 21);
-	ask.size = 100; /* bytes: only two entries fit */
+	ask.size = 100; /* bytes: room for two entries */
 	ASSERT_INT(serve(ask, "/ws", "m", "", "", ""), 0);
 	ASSERT_INT(job.answer.more, 1);
 	ASSERT_INT(given_size, 2 * (sizeof(struct box_init_file_entry) + 3));
@@ -411,7 +411,7 @@ TEST(pages_of_a_list)
 	finish();
 }
 
-/* A link in the middle that is there in one moment and not in the next. */
+/* A link in the middle that appears and disappears. */
 TEST(a_swap_never_leads_out)
 {
 	start();

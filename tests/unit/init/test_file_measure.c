@@ -1,5 +1,5 @@
-/* How much there is in a box, measured inside of it: in file systems of its own, past nothing that the
- * payload can put there. Needs root for mounts of its own. */
+/* How much a box holds, measured from inside: in its own file systems only, whatever the payload
+ * puts in the way. Needs root for its mounts. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -37,7 +37,7 @@ static void start(const char *workspace, bool outside)
 	if (geteuid() != 0) {
 		SKIP("needs root");
 	}
-	/* Whatever goes wrong, nothing is mounted on this host. */
+	/* In a mount namespace of its own, so that a failure leaves no mount on this host. */
 	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) {
 		SKIP("no mount namespace: %s", strerror(errno));
 	}
@@ -49,7 +49,7 @@ static void start(const char *workspace, bool outside)
 		boot.facts.workspace_path, sizeof(boot.facts.workspace_path), "%s", workspace);
 }
 
-/* Its errno. */
+/* Returns the errno. */
 static int measure(void)
 {
 	int out[2];
@@ -120,7 +120,7 @@ TEST(nothing_leads_elsewhere)
 	ASSERT(!got.cache.exists);
 }
 
-/* Hard links do not multiply what is there. */
+/* Hard links count once. */
 TEST(the_file_system_has_the_last_word)
 {
 	start("/ws", false);
@@ -136,7 +136,7 @@ TEST(very_deep)
 	start("/ws", false);
 	sh("cd tmp; i=0; while [ $i -lt 400 ]; do mkdir d; cd -P d; i=$((i+1)); done; echo x >f");
 	ASSERT_INT(measure(), 0);
-	ASSERT_INT(got.temp.file_count, 0); /* too deep to be seen */
+	ASSERT_INT(got.temp.file_count, 0); /* too deep to be visited */
 	ASSERT_INT(got.temp.size_bytes, 4096);
 }
 
@@ -147,7 +147,7 @@ TEST(a_workspace_of_the_host_is_not_measured)
 	ASSERT_INT(measure(), 0);
 	ASSERT(!got.workspace.exists);
 	ASSERT_INT(got.temp.file_count, 1);
-	/* It hides what has its path. */
+	/* It hides what is below its mount point. */
 	(void)snprintf(boot.facts.workspace_path, sizeof(boot.facts.workspace_path), "/tmp");
 	ASSERT_INT(measure(), 0);
 	ASSERT(!got.temp.exists && !got.workspace.exists);
@@ -183,7 +183,7 @@ TEST(places_together)
 	ASSERT_INT(workspace.file_count, 6);
 	ASSERT_INT(cache.size_bytes, 300);
 	ASSERT_INT(temp.size_bytes, 50);
-	/* A sum that is larger than where it is. */
+	/* A sum larger than its file system. */
 	cache = (struct box_storage_part){true, 9, 100, 500, 5};
 	workspace = (struct box_storage_part){true, 7, 60, 900, 10};
 	temp = (struct box_storage_part){true, 7, 60, 900, 10};
@@ -191,7 +191,7 @@ TEST(places_together)
 	ASSERT_INT(cache.size_bytes, 100);
 	ASSERT_INT(workspace.size_bytes, 60);
 	ASSERT(!temp.is_there);
-	/* More of it than there is. */
+	/* More than the size. */
 	workspace = (struct box_storage_part){true, 9, 60, 60, 1};
 	cache = (struct box_storage_part){true, 9, 80, 70, 2};
 	box_storage_parts_settle(&workspace, &cache, &temp);

@@ -1,10 +1,10 @@
-/* A page of names: the smallest ones, in order, each once. */
+/* A page of a directory listing: the smallest names, in order, each once. */
 #include "init/file/file_page.h"
 #include "tests/unit/lib/test.h"
 
 #define LIMIT 3
 
-/* The page of these names, as "a b c" or "a b c ..." when more are behind them. */
+/* The page of these names, as "a b c", or "a b c ..." when there are more. */
 static const char *page_of(const char *const *names, size_t count)
 {
 	static char text[256];
@@ -41,6 +41,6 @@ TEST(a_name_that_came_twice_is_there_once)
 	ASSERT_STR(PAGE("a", "a"), "a");
 	ASSERT_STR(PAGE("b", "a", "b"), "a b");
 	ASSERT_STR(PAGE("a", "a", "a"), "a");
-	/* Others may be left out for it; the next page has them. */
+	/* Others may be dropped for it; the next page has them. */
 	ASSERT_STR(PAGE("c", "a", "b", "a"), "a b ...");
 }

@@ -28,11 +28,11 @@ TEST(ends_and_output)
 		{"umask", BOX_INIT_END_EXIT, 0, "0022\n", ""},
 		{"ulimit -c 0; kill -SEGV $$", BOX_INIT_END_SIGNAL, 11, "", ""},
 	};
-	struct guest guest;
-	start_guest(&guest);
+	struct child child;
+	start_child(&child);
 	for (uint32_t i = 0; i < COUNT(table); i++) {
 		struct outcome *outcome = run_one(
-			&guest, i + 1, (struct asked){.command = table[i].command});
+			&child, i + 1, (struct asked){.command = table[i].command});
 		if (outcome->end.end != table[i].end || outcome->end.value != table[i].value) {
 			TEST_FAIL("row %" PRIu32 ": end %" PRIu32 " value %" PRId32, i,
 				outcome->end.end, outcome->end.value);
@@ -42,14 +42,14 @@ TEST(ends_and_output)
 		ASSERT(!outcome->started);
 		ASSERT_INT(outcome->end.stdout_dropped + outcome->end.stderr_dropped, 0);
 	}
-	stop_guest(&guest);
+	stop_child(&child);
 }
 
 TEST(order_of_output)
 {
-	struct guest guest;
-	start_guest(&guest);
-	struct outcome *outcome = run_one(&guest, 1, (struct asked){.command = "seq 1 200000"});
+	struct child child;
+	start_child(&child);
+	struct outcome *outcome = run_one(&child, 1, (struct asked){.command = "seq 1 200000"});
 	ASSERT_END(outcome, BOX_INIT_END_EXIT, 0);
 	const char *at = outcome->out;
 	for (long i = 1; i <= 200000; i++) {
@@ -59,15 +59,15 @@ TEST(order_of_output)
 		at = end + 1;
 	}
 	ASSERT_INT(at - outcome->out, outcome->out_len);
-	stop_guest(&guest);
+	stop_child(&child);
 }
 
 /* No capability in any set, no new privileges, clean signals, killed before box-init. */
 TEST(posture)
 {
-	struct guest guest;
-	start_guest(&guest);
-	struct outcome *outcome = run_one(&guest, 1,
+	struct child child;
+	start_child(&child);
+	struct outcome *outcome = run_one(&child, 1,
 		(struct asked){
 			.command = "grep -E '^(Cap(Inh|Prm|Eff|Amb)|NoNewPrivs|SigBlk|SigIgn)' "
 				   "/proc/self/status"});
@@ -79,36 +79,36 @@ TEST(posture)
 	char command[128];
 	(void)snprintf(command, sizeof(command),
 		"sleep 0.2; expr $(cat /proc/self/oom_score_adj) - $(cat /proc/%d/oom_score_adj)",
-		guest.pid);
-	outcome = run_one(&guest, 1, (struct asked){.command = command});
+		child.pid);
+	outcome = run_one(&child, 1, (struct asked){.command = command});
 	ASSERT_OUT(outcome, "200\n");
-	outcome = run_one(&guest, 1,
+	outcome = run_one(&child, 1,
 		(struct asked){.command = "ps -o sid=,pgid= -p $$ | "
 					  "{ read s g; expr $s - $$ + $g - $$; }"});
 	ASSERT_OUT(outcome, "0\n");
-	stop_guest(&guest);
+	stop_child(&child);
 }
 
 TEST(environment)
 {
 	static const char *const env[] = {"A=1", "B=", "LONG=a b=c\n'd'", NULL};
 	static const char *const none[] = {NULL};
-	struct guest guest;
-	start_guest(&guest);
-	struct outcome *outcome = run_one(&guest, 1,
+	struct child child;
+	start_child(&child);
+	struct outcome *outcome = run_one(&child, 1,
 		(struct asked){.command = "/usr/bin/env\0",
 			.command_size = 13,
 			.flags = BOX_INIT_RUN_ARGV,
 			.env = env});
 	ASSERT_OUT(outcome, "A=1\nB=\nLONG=a b=c\n'd'\n");
-	outcome = run_one(&guest, 1,
+	outcome = run_one(&child, 1,
 		(struct asked){.command = "/usr/bin/env\0",
 			.command_size = 13,
 			.flags = BOX_INIT_RUN_ARGV,
 			.env = none});
 	ASSERT_OUT(outcome, "");
 	ASSERT_END(outcome, BOX_INIT_END_EXIT, 0);
-	stop_guest(&guest);
+	stop_child(&child);
 }
 
 TEST(arguments)
@@ -116,67 +116,67 @@ TEST(arguments)
 	static const char printf_args[] = "/usr/bin/printf\0[%s]\0a b\0\0c";
 	static const char missing[] = "/nosuch/program\0x";
 	static const char folder[] = "/tmp";
-	struct guest guest;
-	start_guest(&guest);
+	struct child child;
+	start_child(&child);
 	struct asked asked = {.command = printf_args,
 		.command_size = sizeof(printf_args),
 		.flags = BOX_INIT_RUN_ARGV};
-	ASSERT_OUT(run_one(&guest, 1, asked), "[a b][][c]");
+	ASSERT_OUT(run_one(&child, 1, asked), "[a b][][c]");
 	asked.command = missing;
 	asked.command_size = sizeof(missing);
-	struct outcome *outcome = run_one(&guest, 1, asked);
+	struct outcome *outcome = run_one(&child, 1, asked);
 	ASSERT_END(outcome, BOX_INIT_END_FAILED, ENOENT);
 	ASSERT_INT(outcome->end.step, BOX_INIT_STEP_EXEC);
 	asked.command = folder;
 	asked.command_size = sizeof(folder);
-	outcome = run_one(&guest, 1, asked);
+	outcome = run_one(&child, 1, asked);
 	ASSERT_END(outcome, BOX_INIT_END_FAILED, EACCES);
 	ASSERT_INT(outcome->end.step, BOX_INIT_STEP_EXEC);
 	/* The last one has no NUL. */
 	asked.command = "/bin/true";
 	asked.command_size = 9;
-	outcome = run_one(&guest, 1, asked);
+	outcome = run_one(&child, 1, asked);
 	ASSERT_END(outcome, BOX_INIT_END_FAILED, EINVAL);
 	ASSERT_INT(outcome->end.step, BOX_INIT_STEP_REQUEST);
-	stop_guest(&guest);
+	stop_child(&child);
 }
 
 TEST(text_with_a_nul)
 {
-	struct guest guest;
-	start_guest(&guest);
+	struct child child;
+	start_child(&child);
 	ASSERT_OUT(
-		run_one(&guest, 1, (struct asked){.command = "echo a", .command_size = 7}), "a\n");
+		run_one(&child, 1, (struct asked){.command = "echo a", .command_size = 7}), "a\n");
 	struct outcome *outcome = run_one(
-		&guest, 1, (struct asked){.command = "echo a\0b", .command_size = 8});
+		&child, 1, (struct asked){.command = "echo a\0b", .command_size = 8});
 	ASSERT_END(outcome, BOX_INIT_END_FAILED, EINVAL);
 	ASSERT_INT(outcome->end.step, BOX_INIT_STEP_REQUEST);
-	outcome = run_one(&guest, 1, (struct asked){.command = "true", .workdir = "relative"});
+	outcome = run_one(&child, 1, (struct asked){.command = "true", .workdir = "relative"});
 	ASSERT_END(outcome, BOX_INIT_END_FAILED, EINVAL);
-	stop_guest(&guest);
+	stop_child(&child);
 }
 
 TEST(workdir_is_made)
 {
-	char folder[] = "/tmp/guest_workdir_XXXXXX";
+	char folder[] = "/tmp/init_workdir_XXXXXX";
 	char path[128];
 	ASSERT(mkdtemp(folder));
 	(void)snprintf(path, sizeof(path), "%s/a/b c/d", folder);
-	struct guest guest;
-	start_guest(&guest);
+	struct child child;
+	start_child(&child);
 	struct outcome *outcome = run_one(
-		&guest, 1, (struct asked){.command = "pwd; stat -c %a .", .workdir = path});
+		&child, 1, (struct asked){.command = "pwd; stat -c %a .", .workdir = path});
 	char expected[160];
 	(void)snprintf(expected, sizeof(expected), "%s\n755\n", path);
 	ASSERT_OUT(outcome, expected);
-	outcome = run_one(&guest, 1, (struct asked){.command = "pwd", .workdir = path});
+	outcome = run_one(&child, 1, (struct asked){.command = "pwd", .workdir = path});
 	*strrchr(expected, '7') = '\0';
 	ASSERT_OUT(outcome, expected);
 	char command[128];
 	(void)snprintf(command, sizeof(command), "rm -r %s", folder);
-	outcome = run_one(&guest, 1, (struct asked){.command = command});
+	outcome = run_one(&child, 1, (struct asked){.command = command});
 	ASSERT_END(outcome, BOX_INIT_END_EXIT, 0);
-	stop_guest(&guest);
+	stop_child(&child);
 }
 
 TEST(workdir_that_cannot_be)
@@ -192,23 +192,23 @@ TEST(workdir_that_cannot_be)
 		{"/proc/self/fd/6", ENOENT},
 		{"/proc/self/fd/1", ENOTDIR},
 	};
-	struct guest guest;
-	start_guest(&guest);
+	struct child child;
+	start_child(&child);
 	for (size_t i = 0; i < COUNT(table); i++) {
 		struct outcome *outcome = run_one(
-			&guest, 1, (struct asked){.command = "true", .workdir = table[i].path});
+			&child, 1, (struct asked){.command = "true", .workdir = table[i].path});
 		ASSERT_END(outcome, BOX_INIT_END_FAILED, table[i].errnum);
 		ASSERT_INT(outcome->end.step, BOX_INIT_STEP_WORKDIR);
 	}
-	stop_guest(&guest);
+	stop_child(&child);
 }
 
 TEST(timeout_with_the_output_so_far)
 {
-	struct guest guest;
-	start_guest(&guest);
+	struct child child;
+	start_child(&child);
 	uint64_t begin = now_us();
-	struct outcome *outcome = run_one(&guest, 1,
+	struct outcome *outcome = run_one(&child, 1,
 		(struct asked){.command = "echo before; sleep 30 & sleep 30; echo after",
 			.timeout_ms = 150});
 	uint64_t took = now_us() - begin;
@@ -216,16 +216,16 @@ TEST(timeout_with_the_output_so_far)
 	ASSERT_OUT(outcome, "before\n");
 	ASSERT(took >= 150000 && took < 5000000);
 	ASSERT(outcome->end.duration_us >= 150000);
-	/* One that is done in time, and one with the longest time. */
-	outcome = run_one(&guest, 1, (struct asked){.command = "true", .timeout_ms = 10000});
+	/* One that ends in time, and one with the longest timeout. */
+	outcome = run_one(&child, 1, (struct asked){.command = "true", .timeout_ms = 10000});
 	ASSERT_END(outcome, BOX_INIT_END_EXIT, 0);
-	outcome = run_one(&guest, 1, (struct asked){.command = "true", .timeout_ms = UINT64_MAX});
+	outcome = run_one(&child, 1, (struct asked){.command = "true", .timeout_ms = UINT64_MAX});
 	ASSERT_END(outcome, BOX_INIT_END_EXIT, 0);
-	stop_guest(&guest);
+	stop_child(&child);
 }
 
-/* With a grace SIGTERM comes first; whoever ignores it is killed, also when the command itself has
- * made way. Each that is left would write its mark later. */
+/* With a grace period SIGTERM is sent first; processes that ignore it are killed, also after the
+ * command itself has ended. Each that survived would write its mark later. */
 TEST(timeout_with_a_grace)
 {
 	static const struct {
@@ -239,11 +239,11 @@ TEST(timeout_with_a_grace)
 			false},
 		{"kill -STOP $$; echo never", "", 20000, false},
 	};
-	struct guest guest;
-	start_guest(&guest);
+	struct child child;
+	start_child(&child);
 	for (uint32_t i = 0; i < COUNT(table); i++) {
 		uint64_t begin = now_us();
-		struct outcome *outcome = run_one(&guest, i + 1,
+		struct outcome *outcome = run_one(&child, i + 1,
 			(struct asked){.command = table[i].command,
 				.timeout_ms = 150,
 				.grace_ms = table[i].grace_ms});
@@ -253,34 +253,34 @@ TEST(timeout_with_a_grace)
 		ASSERT(took >= (table[i].waits ? 650000U : 150000U) && took < 15000000);
 	}
 	struct outcome *outcome = run_one(
-		&guest, 9, (struct asked){.command = "sleep 1.3; rm /tmp/box-grace-$PPID"});
+		&child, 9, (struct asked){.command = "sleep 1.3; rm /tmp/box-grace-$PPID"});
 	ASSERT_END(outcome, BOX_INIT_END_EXIT, 1);
-	stop_guest(&guest);
+	stop_child(&child);
 }
 
-/* Two timeouts, the later one asked for first. */
+/* Two timeouts, the later one requested first. */
 TEST(timeouts_side_by_side)
 {
-	struct guest guest;
-	start_guest(&guest);
-	ask(&guest, 1, (struct asked){.command = "sleep 30", .timeout_ms = 400});
-	ask(&guest, 2, (struct asked){.command = "sleep 30", .timeout_ms = 100});
-	ask(&guest, 3, (struct asked){.command = "sleep 0.7; echo done", .timeout_ms = 20000});
-	ASSERT_END(collect(&guest, 2), BOX_INIT_END_TIMEOUT, 0);
+	struct child child;
+	start_child(&child);
+	ask(&child, 1, (struct asked){.command = "sleep 30", .timeout_ms = 400});
+	ask(&child, 2, (struct asked){.command = "sleep 30", .timeout_ms = 100});
+	ask(&child, 3, (struct asked){.command = "sleep 0.7; echo done", .timeout_ms = 20000});
+	ASSERT_END(collect(&child, 2), BOX_INIT_END_TIMEOUT, 0);
 	ASSERT(!outcome_of(1)->ended);
-	ASSERT_END(collect(&guest, 1), BOX_INIT_END_TIMEOUT, 0);
+	ASSERT_END(collect(&child, 1), BOX_INIT_END_TIMEOUT, 0);
 	ASSERT(!outcome_of(3)->ended);
-	ASSERT_END(collect(&guest, 3), BOX_INIT_END_EXIT, 0);
+	ASSERT_END(collect(&child, 3), BOX_INIT_END_EXIT, 0);
 	ASSERT_OUT(outcome_of(3), "done\n");
-	stop_guest(&guest);
+	stop_child(&child);
 }
 
 TEST(a_gibibyte_is_dropped)
 {
-	struct guest guest;
-	start_guest(&guest);
+	struct child child;
+	start_child(&child);
 	uint64_t begin = now_us();
-	struct outcome *outcome = run_one(&guest, 1,
+	struct outcome *outcome = run_one(&child, 1,
 		(struct asked){
 			.command = "head -c 1073741824 /dev/zero; echo x >&2", .limit = 1000});
 	uint64_t took = now_us() - begin;
@@ -290,18 +290,18 @@ TEST(a_gibibyte_is_dropped)
 	ASSERT_INT(outcome->end.stderr_dropped, 0);
 	ASSERT_STR(outcome->err, "x\n");
 	(void)fprintf(stderr, "# 1 GiB dropped in %" PRIu64 " ms\n", took / 1000);
-	outcome = run_one(&guest, 2, (struct asked){.command = "echo 12345", .limit = UINT64_MAX});
+	outcome = run_one(&child, 2, (struct asked){.command = "echo 12345", .limit = UINT64_MAX});
 	ASSERT_OUT(outcome, "");
 	ASSERT_INT(outcome->end.stdout_dropped, 6);
-	stop_guest(&guest);
+	stop_child(&child);
 }
 
-/* Time on a processor so far. */
-static uint64_t busy_us(const struct guest *guest)
+/* Processor time so far. */
+static uint64_t busy_us(const struct child *child)
 {
 	char path[64];
 	uint64_t ns = 0;
-	(void)snprintf(path, sizeof(path), "/proc/%d/schedstat", guest->pid);
+	(void)snprintf(path, sizeof(path), "/proc/%d/schedstat", child->pid);
 	FILE *file = fopen(path, "re");
 	ASSERT(file && fscanf(file, "%" SCNu64, &ns) == 1);
 	ASSERT_INT(fclose(file), 0);
@@ -310,115 +310,115 @@ static uint64_t busy_us(const struct guest *guest)
 
 TEST(credit_stops_and_goes)
 {
-	struct guest guest;
-	start_guest(&guest);
-	ask(&guest, 1, (struct asked){.command = "head -c 1000000 /dev/zero", .credit = 5});
+	struct child child;
+	start_child(&child);
+	ask(&child, 1, (struct asked){.command = "head -c 1000000 /dev/zero", .credit = 5});
 	struct outcome *outcome = outcome_of(1);
-	while (receive(&guest, 300)) {
+	while (receive(&child, 300)) {
 	}
 	ASSERT_INT(outcome->out_len, 5);
-	send_number(&guest, BOX_INIT_CREDIT, 1, 100000);
-	while (receive(&guest, 300)) {
+	send_number(&child, BOX_INIT_CREDIT, 1, 100000);
+	while (receive(&child, 300)) {
 	}
 	ASSERT_INT(outcome->out_len, 100005);
 	ASSERT(!outcome->ended);
-	send_number(&guest, BOX_INIT_CREDIT, 1, UINT64_MAX);
-	ASSERT_END(collect(&guest, 1), BOX_INIT_END_EXIT, 0);
+	send_number(&child, BOX_INIT_CREDIT, 1, UINT64_MAX);
+	ASSERT_END(collect(&child, 1), BOX_INIT_END_EXIT, 0);
 	ASSERT_INT(outcome->out_len, 1000000);
-	/* One that has ended, and whose last bytes wait. */
-	ask(&guest, 2, (struct asked){.command = "echo 12345; echo 678 >&2", .credit = UINT64_MAX});
-	ASSERT(!receive(&guest, 300));
-	send_number(&guest, BOX_INIT_CREDIT, 2, 6);
-	while (receive(&guest, 300)) {
+	/* A command that has ended, with unsent output. */
+	ask(&child, 2, (struct asked){.command = "echo 12345; echo 678 >&2", .credit = UINT64_MAX});
+	ASSERT(!receive(&child, 300));
+	send_number(&child, BOX_INIT_CREDIT, 2, 6);
+	while (receive(&child, 300)) {
 	}
 	ASSERT_OUT(outcome_of(2), "12345\n");
 	ASSERT(!outcome_of(2)->ended);
-	/* It waits without working, whatever others write to its pipes meanwhile. */
-	ask(&guest, 4,
+	/* It waits without using the processor, whatever others write to its pipes meanwhile. */
+	ask(&child, 4,
 		(struct asked){
 			.command = "(sleep 0.1; echo late >&2) & echo 4", .credit = UINT64_MAX});
 	(void)usleep(250000);
-	uint64_t busy = busy_us(&guest);
+	uint64_t busy = busy_us(&child);
 	(void)usleep(300000);
-	ASSERT(busy_us(&guest) - busy < 20000);
-	send_number(&guest, BOX_INIT_CREDIT, 4, UINT64_MAX);
-	ASSERT_END(collect(&guest, 4), BOX_INIT_END_EXIT, 0);
+	ASSERT(busy_us(&child) - busy < 20000);
+	send_number(&child, BOX_INIT_CREDIT, 4, UINT64_MAX);
+	ASSERT_END(collect(&child, 4), BOX_INIT_END_EXIT, 0);
 	ASSERT_OUT(outcome_of(4), "4\n");
-	send_number(&guest, BOX_INIT_CREDIT, 2, 4);
-	ASSERT_END(collect(&guest, 2), BOX_INIT_END_EXIT, 0);
+	send_number(&child, BOX_INIT_CREDIT, 2, 4);
+	ASSERT_END(collect(&child, 2), BOX_INIT_END_EXIT, 0);
 	ASSERT_STR(outcome_of(2)->err, "678\n");
-	/* None is needed for no output. */
-	ask(&guest, 3, (struct asked){.command = "true", .credit = UINT64_MAX});
-	ASSERT_END(collect(&guest, 3), BOX_INIT_END_EXIT, 0);
-	stop_guest(&guest);
+	/* No output needs no credit. */
+	ask(&child, 3, (struct asked){.command = "true", .credit = UINT64_MAX});
+	ASSERT_END(collect(&child, 3), BOX_INIT_END_EXIT, 0);
+	stop_child(&child);
 }
 
-/* Nobody reads what is left of one that was killed: its EXIT does not wait for credit. */
+/* Output of a killed command is dropped: its EXIT does not wait for credit. */
 TEST(a_kill_needs_no_credit)
 {
-	struct guest guest;
-	start_guest(&guest);
-	ask(&guest, 1, (struct asked){.command = "yes", .credit = 5});
-	while (receive(&guest, 300)) {
+	struct child child;
+	start_child(&child);
+	ask(&child, 1, (struct asked){.command = "yes", .credit = 5});
+	while (receive(&child, 300)) {
 	}
 	ASSERT_INT(outcome_of(1)->out_len, 5);
-	send_kind(&guest, BOX_INIT_KILL, 1, NULL, 0);
-	ASSERT_END(collect(&guest, 1), BOX_INIT_END_SIGNAL, SIGKILL);
+	send_kind(&child, BOX_INIT_KILL, 1, NULL, 0);
+	ASSERT_END(collect(&child, 1), BOX_INIT_END_SIGNAL, SIGKILL);
 	ASSERT_INT(outcome_of(1)->out_len, 5);
 	/* One that has ended already. */
-	ask(&guest, 2, (struct asked){.command = "echo 1234; echo 567 >&2", .credit = 1});
-	while (receive(&guest, 300)) {
+	ask(&child, 2, (struct asked){.command = "echo 1234; echo 567 >&2", .credit = 1});
+	while (receive(&child, 300)) {
 	}
 	ASSERT(!outcome_of(2)->ended);
-	send_kind(&guest, BOX_INIT_KILL, 2, NULL, 0);
-	ASSERT_END(collect(&guest, 2), BOX_INIT_END_EXIT, 0);
+	send_kind(&child, BOX_INIT_KILL, 2, NULL, 0);
+	ASSERT_END(collect(&child, 2), BOX_INIT_END_EXIT, 0);
 	ASSERT_INT(outcome_of(2)->end.stdout_dropped, 4);
 	ASSERT_INT(outcome_of(2)->end.stderr_dropped, 4);
-	stop_guest(&guest);
+	stop_child(&child);
 }
 
-/* The reader is slow: everything must come all the same, and timeouts still hold meanwhile. */
+/* The reader is slow: everything must arrive, and timeouts still work meanwhile. */
 TEST(a_slow_reader)
 {
-	struct guest guest;
-	start_guest(&guest);
-	ask(&guest, 1, (struct asked){.command = "head -c 4000000 /dev/zero"});
-	ask(&guest, 2, (struct asked){.command = "head -c 4000000 /dev/zero"});
-	ask(&guest, 3, (struct asked){.command = "sleep 30", .timeout_ms = 100});
-	ask(&guest, 4, (struct asked){.command = "echo four"});
+	struct child child;
+	start_child(&child);
+	ask(&child, 1, (struct asked){.command = "head -c 4000000 /dev/zero"});
+	ask(&child, 2, (struct asked){.command = "head -c 4000000 /dev/zero"});
+	ask(&child, 3, (struct asked){.command = "sleep 30", .timeout_ms = 100});
+	ask(&child, 4, (struct asked){.command = "echo four"});
 	(void)usleep(500000);
 	for (uint32_t id = 1; id <= 4; id++) {
-		(void)collect(&guest, id);
+		(void)collect(&child, id);
 	}
 	ASSERT_INT(outcome_of(1)->out_len, 4000000);
 	ASSERT_INT(outcome_of(2)->out_len, 4000000);
 	ASSERT_END(outcome_of(3), BOX_INIT_END_TIMEOUT, 0);
 	ASSERT(outcome_of(3)->end.duration_us < 450000);
 	ASSERT_OUT(outcome_of(4), "four\n");
-	stop_guest(&guest);
+	stop_child(&child);
 }
 
 TEST(side_by_side)
 {
-	struct guest guest;
-	start_guest(&guest);
+	struct child child;
+	start_child(&child);
 	uint64_t begin = now_us();
 	for (uint32_t id = 1; id <= 64; id++) {
 		char command[64];
 		(void)snprintf(command, sizeof(command),
 			"sleep 0.5; echo %" PRIu32 "; exit %" PRIu32, id, id);
-		ask(&guest, id, (struct asked){.command = command});
+		ask(&child, id, (struct asked){.command = command});
 	}
 	for (uint32_t id = 1; id <= 64; id++) {
 		char expected[16];
 		(void)snprintf(expected, sizeof(expected), "%" PRIu32 "\n", id);
-		struct outcome *outcome = collect(&guest, id);
+		struct outcome *outcome = collect(&child, id);
 		ASSERT_END(outcome, BOX_INIT_END_EXIT, (int)id);
 		ASSERT_OUT(outcome, expected);
 	}
 	/* One after the other they would take 32 seconds. */
 	ASSERT(now_us() - begin < 16000000);
-	stop_guest(&guest);
+	stop_child(&child);
 }
 
 TEST(a_command_of_megabytes)
@@ -432,17 +432,17 @@ TEST(a_command_of_megabytes)
 	memset(text, 'x', SIZE);
 	text[0] = '#';
 	memcpy(text + SIZE - (sizeof(tail) - 1), tail, sizeof(tail) - 1);
-	struct guest guest;
-	start_guest(&guest);
+	struct child child;
+	start_child(&child);
 	struct outcome *outcome = run_one(
-		&guest, 1, (struct asked){.command = text, .command_size = SIZE});
+		&child, 1, (struct asked){.command = text, .command_size = SIZE});
 	ASSERT_END(outcome, BOX_INIT_END_EXIT, 9);
 	ASSERT_OUT(outcome, "end\n");
 	free(text);
-	stop_guest(&guest);
+	stop_child(&child);
 }
 
-/* Around the size at which the text goes another way nothing else may change. */
+/* Around the size at which the text is passed differently, nothing else may change. */
 TEST(long_texts_behave_as_short_ones)
 {
 	static const struct {
@@ -462,8 +462,8 @@ TEST(long_texts_behave_as_short_ones)
 	};
 	static const size_t sizes[] = {1000, 102400, 102401, 131072, 300000};
 	static char text[300000];
-	struct guest guest;
-	start_guest(&guest);
+	struct child child;
+	start_child(&child);
 	for (size_t i = 0; i < COUNT(table) * COUNT(sizes); i++) {
 		size_t size = sizes[i % COUNT(sizes)];
 		size_t row = i / COUNT(sizes);
@@ -471,12 +471,12 @@ TEST(long_texts_behave_as_short_ones)
 		memset(text, ' ', size);
 		put_bytes(text + size - len, table[row].tail, len);
 		struct outcome *outcome = run_one(
-			&guest, 1, (struct asked){.command = text, .command_size = size});
+			&child, 1, (struct asked){.command = text, .command_size = size});
 		if (outcome->end.end != table[row].end || outcome->end.value != table[row].value) {
 			TEST_FAIL("\"%s\" of %zu bytes: end %" PRIu32 " value %" PRId32,
 				table[row].tail, size, outcome->end.end, outcome->end.value);
 		}
 		ASSERT_OUT(outcome, table[row].out);
 	}
-	stop_guest(&guest);
+	stop_child(&child);
 }

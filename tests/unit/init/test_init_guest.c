@@ -1,4 +1,4 @@
-/* The boot file of a microVM, found in any state; its clock and its mask. */
+/* A microVM's boot file in every broken state; the guest's clock and network mask. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/filter.h>
@@ -122,7 +122,7 @@ TEST(steps_have_names)
 	ASSERT(!box_microvm_step_name(0));
 }
 
-/* Nothing is set here: only what cannot be is asked for. */
+/* Only impossible values: nothing is set on this host. */
 TEST(steps_out_of_time)
 {
 	ASSERT_INT(box_guest_clock_step(INT64_MIN), -ERANGE);

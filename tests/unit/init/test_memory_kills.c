@@ -1,5 +1,5 @@
-/* Kills for lack of memory, as box-init of a microVM counts them: by a file that the kernel writes,
- * each told once. */
+/* Out-of-memory kills as box-init counts them in a microVM, from a file of the kernel: each is
+ * reported once. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -49,21 +49,21 @@ TEST(the_count_is_read_anew)
 TEST(each_kill_is_accounted_for_once)
 {
 	watch(2);
-	/* Two that began when there had been two; one is killed. */
+	/* Two that started after two kills; one is killed. */
 	ASSERT(!box_memory_kills_account(2));
 	set_kills(3);
 	ASSERT(box_memory_kills_account(2));
 	ASSERT(!box_memory_kills_account(2));
-	/* One that began later does not pay for it. */
+	/* A command that started later is not blamed. */
 	ASSERT(!box_memory_kills_account(3));
-	/* Two more, of which the older one takes the first. */
+	/* Two more kills, of which the older command gets the first. */
 	set_kills(5);
 	ASSERT(box_memory_kills_account(2));
 	ASSERT(box_memory_kills_account(3));
 	ASSERT(!box_memory_kills_account(3));
 }
 
-/* Of kills before its beginning none is a command's, accounted for or not. */
+/* Kills before a command's start are never attributed to it. */
 TEST(earlier_kills_are_not_its_own)
 {
 	watch(4);

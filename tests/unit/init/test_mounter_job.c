@@ -1,10 +1,10 @@
-/* Which jobs the mounter takes from a PID 1 that may have been taken over. */
+/* Which jobs the mounter accepts from a PID 1 that may have been taken over. */
 #include <errno.h>
 
 #include "init/boot/mounter.h"
 #include "tests/unit/lib/test.h"
 
-#define TARGETS "/mnt/a\0/b\0" /* and the NUL of the literal stands for the body's first byte */
+#define TARGETS "/mnt/a\0/b\0" /* the literal's own NUL stands for the first byte of the body */
 #define TARGETS_SIZE (sizeof(TARGETS) - 1)
 
 static char bytes[64];
@@ -72,10 +72,10 @@ TEST(targets_are_as_many_as_mounts_and_have_an_end)
 		ASSERT_INT(box_mounter_check_job(&packet, bytes, size), -EBADMSG);
 	}
 	packet = usual(&size);
-	bytes[TARGETS_SIZE - 1] = 'x'; /* the last one goes on into the body */
+	bytes[TARGETS_SIZE - 1] = 'x'; /* the last one runs on into the body */
 	ASSERT_INT(box_mounter_check_job(&packet, bytes, size), -EBADMSG);
 	packet = usual(&size);
-	bytes[0] = 'm'; /* no path from the root */
+	bytes[0] = 'm'; /* not an absolute path */
 	ASSERT_INT(box_mounter_check_job(&packet, bytes, size), -EBADMSG);
 	packet = usual(&size);
 	bytes[7] = '\0'; /* an empty one */

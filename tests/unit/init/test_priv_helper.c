@@ -1,5 +1,6 @@
-/* The process that keeps what PID 1 of a microVM gives up: what it gives out, what it refuses, and
- * that nobody else has it. Played with a folder for the share. Needs root. */
+/* The privileged helper, which keeps the privileges that PID 1 of a microVM gives up: what it hands
+ * out, what it refuses, and that no other process has them. A folder stands in for the share. Needs
+ * root. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -13,9 +14,9 @@
 #include "init/guest/priv_helper.h"
 #include "tests/unit/lib/test.h"
 
-#define MARK "box-priv-helper-test" /* the source of what is mounted there alone */
+#define MARK "box-priv-helper-test" /* the mount source that exists only in the test */
 
-static int told[2]; /* the end of the machine is written here */
+static int told[2]; /* the power-off is reported here */
 
 static void put_file(const char *path, const char *text)
 {
@@ -26,7 +27,7 @@ static void put_file(const char *path, const char *text)
 	(void)close(fd);
 }
 
-/* In the privileged helper's mount namespace. */
+/* Runs in the privileged helper's mount namespace. */
 static int enter_played_share(void)
 {
 	static const char *const folders[] = {
@@ -58,12 +59,12 @@ static void start(void)
 	if (geteuid() != 0) {
 		SKIP("needs root");
 	}
-	/* Whatever goes wrong, nothing is mounted on this host. */
+	/* In a mount namespace of its own, so that a failure leaves no mount on this host. */
 	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) {
 		SKIP("no mount namespace: %s", strerror(errno));
 	}
 	ASSERT_INT(pipe2(told, O_CLOEXEC), 0);
-	/* It keeps the standard ones only. */
+	/* It keeps the standard fds only. */
 	ASSERT_INT(dup2(told[1], STDOUT_FILENO), STDOUT_FILENO);
 	ASSERT_INT(close(told[1]), 0);
 	told[1] = STDOUT_FILENO;
@@ -104,7 +105,7 @@ TEST(what_it_gives_out)
 	check_text(box_priv_helper_open_workspace(), "file", "workspace");
 	check_text(box_priv_helper_open_mount(7), "file", "seven");
 	check_text(box_priv_helper_open_mount(8), "", "eight");
-	/* What it gives is a mount, and can be put somewhere. */
+	/* The fd is a mount that can be attached. */
 	int fd = box_priv_helper_open_tree("usr");
 	ASSERT_INT(box_fsmount_add_attributes(fd, 1 /* read-only */), 0);
 	ASSERT(openat(fd, "new", O_CREAT | O_WRONLY | O_CLOEXEC, 0644) < 0);
@@ -121,7 +122,7 @@ TEST(what_it_refuses)
 		int r = box_priv_helper_open_tree(names[i]);
 		ASSERT_INT(r, i < COUNT(names) - 1 ? -EINVAL : -ENOENT);
 	}
-	/* A link is itself: what it points to stays out of reach. */
+	/* A link is not followed: its target stays inaccessible. */
 	int fd = box_priv_helper_open_tree("link");
 	ASSERT(fd < 0 || openat(fd, "x", O_RDONLY | O_CLOEXEC) < 0);
 	ASSERT_INT(box_priv_helper_open_mount(9), -ENOENT);
@@ -129,9 +130,9 @@ TEST(what_it_refuses)
 	memset(name, 'x', sizeof(name) - 1);
 	name[sizeof(name) - 1] = '\0';
 	ASSERT_INT(box_priv_helper_open_tree(name), -ENAMETOOLONG);
-	/* It has no groups. */
+	/* No cgroup is available. */
 	ASSERT_INT(box_priv_helper_make_cgroup(64, &events), -EOPNOTSUPP);
-	/* And serves on. */
+	/* And it still serves. */
 	check_text(box_priv_helper_open_tree("usr"), "file", "usr");
 }
 
@@ -179,7 +180,7 @@ TEST(it_keeps_three_rights)
 	char path[64];
 	pid_t pid = find_child();
 	(void)snprintf(path, sizeof(path), "/proc/%d/status", pid);
-	/* SYS_ADMIN, SYS_BOOT, SYS_TIME, unless this host has taken some of them from us too. */
+	/* SYS_ADMIN, SYS_BOOT, SYS_TIME, unless this host has taken some of them from us, too. */
 	char text[64] = {0};
 	ASSERT(file_has(path, "NoNewPrivs:\t1"));
 	ASSERT(!file_has(path, "CapEff:\t000001ffffffffff"));

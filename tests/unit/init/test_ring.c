@@ -1,4 +1,4 @@
-/* The ring that holds a process's output: offsets, bounds, growing while it is wrapped. */
+/* The ring buffer with a process's output: offsets, bounds, growing while it is wrapped. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ static void start(void)
 	written = 0;
 }
 
-/* The byte at an offset, whatever it is read from. */
+/* The expected byte at an offset. */
 static char byte_at(uint64_t offset)
 {
 	return (char)(offset * 31 + (offset >> 8) * 7 + (offset >> 16));
@@ -57,7 +57,7 @@ static void check(const struct box_ring *ring)
 	free(bytes);
 }
 
-/* Reads all that is in the pipe. */
+/* Reads everything in the pipe. */
 static void fill(struct box_ring *ring, size_t hold)
 {
 	ssize_t got;
@@ -100,7 +100,7 @@ TEST(copies_of_parts)
 	box_ring_free_upto(&ring, 4);
 	ASSERT_INT(box_ring_copy(&ring, 3, bytes, 16), 0);
 	ASSERT_INT(box_ring_copy(&ring, 4, bytes, 16), 6);
-	/* Nothing comes back, and no more is freed than there is. */
+	/* Offsets never go back, and no more is freed than there is. */
 	box_ring_free_upto(&ring, 2);
 	ASSERT_INT(ring.start, 4);
 	box_ring_free_upto(&ring, 999);
@@ -109,7 +109,7 @@ TEST(copies_of_parts)
 	box_ring_close(&ring);
 }
 
-/* As `check`, of text. */
+/* As `check`, for text. */
 static void check_text(const struct box_ring *ring, uint64_t start, const char *text)
 {
 	char bytes[256];
@@ -117,7 +117,7 @@ static void check_text(const struct box_ring *ring, uint64_t start, const char *
 	ASSERT_INT(ring->start, start);
 	ASSERT_INT(box_ring_copy(ring, start, bytes, sizeof(bytes)), strlen(text));
 	ASSERT_BYTES(bytes, strlen(text), text, strlen(text));
-	/* Who looks sees whole lines too. */
+	/* A peek returns whole lines, too. */
 	ASSERT_INT(box_ring_peek(ring, 0, bytes, sizeof(bytes), &offset), strlen(text));
 	ASSERT_INT(offset, start);
 }
@@ -150,7 +150,7 @@ TEST(the_oldest_lines_go)
 	}
 }
 
-/* Round and round, with lines that lie across the end of the memory. */
+/* Many rounds, with lines that wrap around the end of the memory. */
 TEST(a_log_of_many_lines)
 {
 	struct box_ring ring = {0};
@@ -206,7 +206,7 @@ TEST(no_more_than_may_be_held)
 		ASSERT_INT(box_ring_read(&ring, ends[0], holds[i]), 1);
 		ASSERT_INT(box_ring_read(&ring, ends[0], holds[i]), -ENOBUFS);
 		check(&ring);
-		/* Less may be held than is: nothing goes. */
+		/* The limit may be lower than the contents: nothing is dropped. */
 		ASSERT_INT(box_ring_read(&ring, ends[0], 64 * KIB - 1), -ENOBUFS);
 		ASSERT_INT(ring.end - ring.start, holds[i]);
 		box_ring_close(&ring);
@@ -215,7 +215,7 @@ TEST(no_more_than_may_be_held)
 	}
 }
 
-/* Freed and filled in odd pieces: it wraps and grows while it is wrapped. */
+/* Freed and filled in odd sizes: it wraps, and grows while it is wrapped. */
 TEST(around_and_around)
 {
 	struct box_ring ring = {0};
@@ -230,7 +230,7 @@ TEST(around_and_around)
 		if (turn % 3 == 0) {
 			box_ring_shrink(&ring);
 		}
-		/* So that the pipe does not fill up. */
+		/* The pipe must not fill up. */
 		while (written - ring.end > 500 * KIB) {
 			box_ring_free_upto(&ring, ring.end);
 			(void)box_ring_read(&ring, ends[0], MIB);
@@ -271,7 +271,7 @@ TEST(memory_follows_what_is_held)
 	box_ring_close(&ring);
 }
 
-/* What was freed is looked at as long as its place is not needed. */
+/* Freed bytes can be read as long as their memory is not needed. */
 TEST(looks_behind_what_was_freed)
 {
 	struct box_ring ring = {0};
@@ -286,7 +286,7 @@ TEST(looks_behind_what_was_freed)
 	ASSERT_INT(box_ring_peek(&ring, 0, bytes, 4, &offset), 4);
 	ASSERT_INT(offset, 0);
 	ASSERT_INT(bytes[3], byte_at(3));
-	/* Grown and shrunk, the last 64 KiB stay, and no others. */
+	/* After growing and shrinking exactly the last 64 KiB are left. */
 	put(900 * KIB);
 	fill(&ring, MIB);
 	box_ring_free_upto(&ring, ring.end);
@@ -297,7 +297,7 @@ TEST(looks_behind_what_was_freed)
 	for (uint64_t i = 0; i < 16; i++) {
 		ASSERT_INT(bytes[i], byte_at(offset + i));
 	}
-	/* Each byte that comes takes the place of one. */
+	/* Each new byte replaces an old one. */
 	put(1);
 	fill(&ring, MIB);
 	ASSERT_INT(box_ring_peek(&ring, 0, bytes, 1, &offset), 1);

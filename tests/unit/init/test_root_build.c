@@ -1,5 +1,5 @@
-/* The root of a microVM's box, built in namespaces of this host: what is where, whose it is, and what
- * cannot be done to it. Needs root. */
+/* The root of a microVM's box, built in namespaces of this host: where everything is, who owns it,
+ * and what cannot be changed. Needs root. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -20,9 +20,9 @@
 #define PAYLOAD 1000
 #define MIB 1048576
 
-static int outer_tmp = -1; /* what the trees come from */
+static int outer_tmp = -1; /* the source of the trees */
 
-/* In the child of a test: its word is its exit code. */
+/* In the child of a test: the exit code is the result. */
 #define MUST(condition)                                                                    \
 	do {                                                                               \
 		if (!(condition)) {                                                        \
@@ -32,7 +32,7 @@ static int outer_tmp = -1; /* what the trees come from */
 		}                                                                          \
 	} while (0)
 
-/* With the namespaces; of a user namespace it is root. */
+/* With the namespaces; in a user namespace as its root. */
 static void run_in(unsigned long namespaces, void (*body)(void))
 {
 	int go[2];
@@ -70,7 +70,7 @@ static void run_in(unsigned long namespaces, void (*body)(void))
 	ASSERT_INT(WEXITSTATUS(status), 0);
 }
 
-/* A folder of a tmpfs with one file, by the name of the tree. */
+/* A folder in a tmpfs with one file named after the tree. */
 static int open_tree_here(const char *name)
 {
 	return strcmp(name, "usr") == 0 ? box_fsmount_clone(outer_tmp, name) : -ENOENT;
@@ -81,7 +81,7 @@ static void make_outside(void)
 	const struct box_fsmount_parameter options[] = {{"mode", "755"}};
 	outer_tmp = box_fsmount_make_by_parameters("tmpfs", options, 1, 0);
 	MUST(outer_tmp >= 0);
-	/* In a namespace, or nothing of it could be copied. */
+	/* In a namespace, because its mounts could not be cloned otherwise. */
 	MUST(syscall(SYS_move_mount, outer_tmp, "", AT_FDCWD, "/mnt", 4) == 0);
 	MUST(mkdirat(outer_tmp, "usr", 0755) == 0);
 	int fd = openat(outer_tmp, "usr/file", O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
@@ -163,7 +163,7 @@ static void build_all(void)
 	make_outside();
 	const struct box_root_build furnish = furnish_with(pieces, COUNT(pieces));
 	MUST(box_root_build(&furnish, &root, &writable, &piece) == 0);
-	MUST(access("/usr/bin/env", F_OK) == 0); /* so far this is the host's */
+	MUST(access("/usr/bin/env", F_OK) == 0); /* still the host's */
 	MUST(box_fsmount_enter_root(root) == 0);
 
 	MUST(access("/usr/file", R_OK) == 0 && access("/usr/bin/env", F_OK) < 0);
@@ -185,11 +185,11 @@ static void build_all(void)
 	check_owner("/dev/shm", 0, 01777);
 	char link[16] = {0};
 	MUST(readlink("/bin", link, sizeof(link)) == 7 && strcmp(link, "usr/bin") == 0);
-	/* Mount namespaces alone are left. */
+	/* Only mount namespaces are still possible. */
 	MUST(unshare(CLONE_NEWUTS) < 0 && errno == ENOSPC);
 	MUST(unshare(CLONE_NEWUSER) < 0);
 	MUST(unshare(CLONE_NEWNS) == 0);
-	/* The host's root is not below it either. */
+	/* The host's root is not accessible below it, either. */
 	MUST(access("/../usr/bin/env", F_OK) < 0);
 }
 
@@ -206,7 +206,7 @@ static void check_node(const char *path, unsigned major, unsigned minor)
 	MUST(stat(path, &st) == 0 && S_ISCHR(st.st_mode));
 	MUST(st.st_rdev == makedev(major, minor) && (st.st_mode & 0777) == 0666);
 	int fd = open(path, O_RDWR | O_NOCTTY | O_CLOEXEC);
-	MUST(fd >= 0 || errno == ENXIO); /* nobody's terminal */
+	MUST(fd >= 0 || errno == ENXIO); /* no controlling terminal */
 	(void)close(fd);
 }
 
@@ -230,7 +230,7 @@ static void build_devices(void)
 	refuse_making("/dev/x");
 	check_owner("/dev/pts", 0, 0755);
 	check_owner("/dev/shm", 0, 0755);
-	/* Elsewhere a device is no device. */
+	/* Device files outside of /dev do not work. */
 	MUST(mknod("/null", S_IFCHR | 0666, makedev(1, 3)) == 0);
 	MUST(open("/null", O_RDONLY | O_CLOEXEC) < 0 && errno == EACCES);
 }
@@ -240,7 +240,7 @@ TEST(devices)
 	run_in(CLONE_NEWNS, build_devices);
 }
 
-/* The piece that cannot be made is named, and the box goes no further. */
+/* A step that fails is named, and the box does not start. */
 static void build_wrongly(void)
 {
 	static const struct box_root_step table[][2] = {
@@ -273,7 +273,7 @@ TEST(what_cannot_be_made)
 	run_in(CLONE_NEWUSER | CLONE_NEWNS, build_wrongly);
 }
 
-/* A link in the way is not followed. */
+/* A link on the way is not followed. */
 static void build_over_a_link(void)
 {
 	static const struct box_root_step pieces[] = {ROOT,

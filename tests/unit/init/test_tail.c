@@ -1,4 +1,4 @@
-/* The end of a process's stderr: the last bytes, in order, whatever came before. */
+/* The tail of a process's stderr: the last bytes, in order, whatever came before. */
 #include <errno.h>
 #include <fcntl.h>
 
@@ -44,7 +44,7 @@ TEST(little)
 	ASSERT_INT(box_tail_copy(&tail, copy), 0);
 }
 
-/* Pieces of many sizes: always the last bytes of all that came. */
+/* Pieces of many sizes: always the last bytes of all input. */
 TEST(only_the_end)
 {
 	static char all[20 * MOST];

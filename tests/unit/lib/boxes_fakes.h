@@ -1,5 +1,5 @@
-/* The table of boxes alone: what makes, feeds and buries a box is played here, and so is the time.
- * A box is a child that sleeps until it is killed. */
+/* The table of boxes without its surroundings: makers, helpers and the clock are fakes. A box is a
+ * child that sleeps until it is killed. */
 #pragma once
 
 #include <errno.h>

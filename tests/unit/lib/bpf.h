@@ -1,8 +1,7 @@
 /* Runs a seccomp program on made-up calls, without a kernel.
  *
- * Only the instructions that filters here are made of. Anything else, a jump out of the program, a
- * load beside a field or a program without end is a failure of its own, never a verdict.
- */
+ * It knows only the instructions that our filters use. Any other one, a jump out of the program, a
+ * load outside the fields or a program without end is an error, never a verdict. */
 #pragma once
 
 #include <linux/filter.h>

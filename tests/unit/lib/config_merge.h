@@ -4,7 +4,7 @@
 #include "runtime/config/config.h"
 #include "tests/unit/lib/json_tree.h"
 
-/* What LangBot 4.11 sends when nobody changed anything. */
+/* What LangBot 4.11 sends without any configuration. */
 static const char langbot_default[] =
 	"{\"enabled\": true, \"backend\": \"local\", \"limits\": {\"max_sessions\": 64, "
 	"\"max_managed_processes\": 64, \"max_completed_processes\": 256, "

@@ -1,4 +1,4 @@
-/* What became of bytes that were decoded. */
+/* Checks of decoded bytes. */
 #pragma once
 
 #include "base/arena.h"
@@ -14,7 +14,7 @@ struct decoded {
 	int result;
 };
 
-/* In memory of exactly its size, so that a byte read behind it is noticed. */
+/* In memory of exactly its size, so that a read past it is detected. */
 static inline char *exact_copy(struct box_arena *arena, const char *bytes, size_t len)
 {
 	char *copy = malloc(len ? len : 1);

@@ -1,4 +1,4 @@
-/* The dispatcher with peers that write down every answer. Boxes are headless. */
+/* The dispatcher with peers that record every answer. Boxes come from the manual backend. */
 #pragma once
 
 #include <errno.h>
@@ -53,7 +53,7 @@ static inline void host_record(void *host, const struct box_value *change)
 	(void)change;
 }
 
-/* What was asked of the skill store and not answered; the one asked first is the first. */
+/* Unanswered requests to the skill store, oldest first. */
 static struct box_list skills_asked = {&skills_asked, &skills_asked};
 
 static inline void host_ask_skills(void *host, struct box_skill_store_request *asked)
@@ -68,7 +68,7 @@ static inline void host_cancel_skills(void *host, struct box_skill_store_request
 	box_list_drop(&asked->links);
 }
 
-/* The first one, which is not asked any more. */
+/* Removes and returns the oldest one. */
 static inline struct box_skill_store_request *take_skills_ask(void)
 {
 	struct box_list *item = box_list_pop(&skills_asked);
@@ -191,7 +191,7 @@ static inline void receive(struct connection *connection, const char *text)
 
 #define PLACE "\"instance_uuid\":\"inst\",\"workspace_uuid\":\"ws\""
 
-/* A request of the workspace "ws" at a generation; data is what stands in the braces. */
+/* A request of the workspace "ws" at a generation; `data` is the text inside the braces. */
 static inline void ask_at(struct connection *connection, int64_t generation, int64_t seq,
 	const char *action, const char *data)
 {

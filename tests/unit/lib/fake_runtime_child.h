@@ -1,10 +1,9 @@
-/* A runtime that does what it is told, over stdin and stdout: the test program itself, started as
- * its own child. Its actions: echo, context, hold and release (answers in reverse order), fail,
- * stream (by the window), flood and gap (which break it), mute, seen (what steered it so far), die,
- * deaf (no answers from then on; as "silent" from its start). A live command starts and goes on;
- * what is asked of it is seen; its sizes and its input are held, but for an empty end of it. Pieces
- * of files are seen.
- */
+/* A scripted runtime over stdin and stdout: the test program itself, started as its own child. Its
+ * actions: echo, context, hold and release (answers in reverse order), fail, stream (with flow
+ * control), flood and gap (which violate it), mute, seen (what has been received so far), die, deaf
+ * (no answers from then on; as "silent" from its start). A live command starts and keeps running;
+ * requests to it are recorded; its sizes and its input are held, except for an empty end of input.
+ * Chunks of files are recorded. */
 #pragma once
 
 #include "base/arena.h"
@@ -14,9 +13,9 @@
 #include "codec/stdio_framer.h"
 #include "tests/unit/lib/test.h"
 
-#define DOUBLE "BOX_TEST_DOUBLE" /* set in the child: what it plays */
+#define DOUBLE "BOX_TEST_DOUBLE" /* set in the child: which script it plays */
 #define HELD_MAX 256
-#define CHUNKS_MAX 20 /* of a file that it takes */
+#define CHUNKS_MAX 20 /* of a file that it accepts */
 
 struct pretend {
 	int64_t held[HELD_MAX];
@@ -211,7 +210,7 @@ static void serve(struct pretend *self, const struct box_value *message)
 	}
 }
 
-/* Runs before main in the child, and does not come back. */
+/* Runs before main in the child, and does not return. */
 __attribute__((constructor)) static void act(void)
 {
 	const char *what = getenv(DOUBLE);

@@ -1,7 +1,6 @@
-/* What a box must and must not be answered, by name and argument, for test_filter.c.
+/* Calls that a box must and must not be allowed, by name and argument, for test_filter.c.
  *
- * Written beside the rows of filter_table.c, not made from them.
- */
+ * Written independently of the rows of filter_table.c, not generated from them. */
 #pragma once
 
 #include <errno.h>

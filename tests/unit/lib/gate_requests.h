@@ -1,4 +1,4 @@
-/* Requests at the front door, in pieces, and what becomes of them. */
+/* HTTP requests for the gate, built from pieces, and the expected decisions. */
 #pragma once
 
 #include "tests/unit/lib/test.h"
@@ -37,7 +37,7 @@ static inline void decide(const struct box_gate_policy *policy, const char *text
 	if (box_http_head_parse(whole, (size_t)len, &head) != BOX_HTTP_HEAD_COMPLETE) {
 		TEST_FAIL("no complete head: %s", whole);
 	}
-	/* What was there before must not shine through. */
+	/* Old contents must not show through. */
 	memset(&verdict, 0x5a, sizeof(verdict));
 	box_gate_decide(policy, &head, &verdict);
 }
@@ -54,7 +54,7 @@ static inline void assert_nothing_known(void)
 	ASSERT(!verdict.offers_mcp && !verdict.offers_box_v1);
 }
 
-/* status 0 stands for "let in". */
+/* status 0 stands for "accepted". */
 static inline void assert_verdict(const char *text, enum box_gate_kind kind, int status)
 {
 	if (verdict.kind != kind || verdict.status != status) {
@@ -72,7 +72,7 @@ static inline void assert_verdict(const char *text, enum box_gate_kind kind, int
 	}
 }
 
-/* `outcome` is the kind of what is let in, or the status of a refusal. */
+/* `outcome` is the kind of an accepted request, or the status of a refusal. */
 struct row {
 	const char *text;
 	int outcome;

@@ -1,4 +1,4 @@
-/* Puts a box-init where it belongs: PID 1 of namespaces of its own, in a root of its own, with ids,
+/* Runs box-init where it belongs: as PID 1 of its own namespaces, in a root of its own, with ids,
  * Landlock rules and a filter; and gives it commands with mounts. Needs root. */
 #pragma once
 
@@ -14,8 +14,8 @@
 #define FIRST_ID 1879048192U /* host ids of the box: nobody has them */
 #define PAYLOAD 1000
 
-static char folder[] = "/tmp/guest_mounts_XXXXXX";
-static bool one_id; /* box-init has the payload's, as it is without root */
+static char folder[] = "/tmp/init_mounts_XXXXXX";
+static bool one_id; /* box-init has the payload's ids, as it does without root */
 
 static inline uid_t payload_outside(void)
 {
@@ -47,8 +47,8 @@ static inline void mount_tmpfs(const char *path, const char *options)
 	must(mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, options) == 0, path);
 }
 
-/* The host's programs, a /dev with one device, /proc, and two places for commands to write to; the
- * root is read-only. */
+/* The host's programs, a /dev with one device, /proc, and two folders that commands can write to;
+ * the root is read-only. */
 static inline int make_root(void)
 {
 	static const char *const links[] = {"bin", "lib", "lib64", "sbin"};
@@ -75,7 +75,7 @@ static inline int make_root(void)
 	must(mount(NULL, "/", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV,
 		     NULL) == 0,
 		"read-only root");
-	return fcntl((int)root, F_DUPFD_CLOEXEC, GUEST_FDS_FROM);
+	return fcntl((int)root, F_DUPFD_CLOEXEC, CHILD_FDS_FROM);
 }
 
 static inline void write_map(pid_t pid, const char *name)
@@ -110,7 +110,7 @@ static inline int copy_program(void)
 	return high(to);
 }
 
-static inline int boot_with_fences(void)
+static inline int boot_confined(void)
 {
 	static const struct box_init_path_rule rules[] = {
 		{BOX_INIT_MAY_READ, "/"},
@@ -134,7 +134,7 @@ static inline int boot_with_fences(void)
 	return boot_file(facts, abi < 0 ? NULL : rules, allow);
 }
 
-/* Over an exec by an id that is not 0. */
+/* Before an exec by an id that is not 0. */
 static inline void keep_capabilities(void)
 {
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -165,7 +165,7 @@ _Noreturn static inline void enter_box(int go, struct beginning *from)
 	become_init(from);
 }
 
-static inline void start_box(struct guest *guest)
+static inline void start_box(struct child *child)
 {
 	int go[2];
 	if (geteuid() != 0) {
@@ -176,35 +176,35 @@ static inline void start_box(struct guest *guest)
 	ASSERT_INT(chmod(folder, 0755), 0);
 	struct beginning from = {
 		.program = copy_program(),
-		.boot = boot_with_fences(),
+		.boot = boot_confined(),
 		.root = -1,
 		.orders = order_that_came(-1),
 	};
-	open_guest(guest, &from);
+	open_child(child, &from);
 	ASSERT_INT(pipe2(go, O_CLOEXEC), 0);
 	unsigned long namespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET |
 		CLONE_NEWIPC | CLONE_NEWUTS;
-	guest->pid = (pid_t)syscall(SYS_clone, namespaces | SIGCHLD, NULL, NULL, NULL, NULL);
-	if (guest->pid < 0) {
+	child->pid = (pid_t)syscall(SYS_clone, namespaces | SIGCHLD, NULL, NULL, NULL, NULL);
+	if (child->pid < 0) {
 		SKIP("no namespaces: %s", strerror(errno));
 	}
-	if (guest->pid == 0) {
+	if (child->pid == 0) {
 		(void)prctl(PR_SET_PDEATHSIG, (long)SIGKILL);
 		enter_box(go[0], &from);
 	}
-	write_map(guest->pid, "uid_map");
-	write_map(guest->pid, "gid_map");
+	write_map(child->pid, "uid_map");
+	write_map(child->pid, "gid_map");
 	ASSERT_INT(write(go[1], "", 1), 1);
 	close_beginning(&from);
 	(void)close(go[0]);
 	(void)close(go[1]);
-	struct box_init_report said = take_report(guest);
+	struct box_init_report said = take_report(child);
 	ASSERT_INT(said.step, 0);
 }
 
 /* --- mounts --- */
 
-/* A folder of the host, with one file in it, that belongs to the payload. */
+/* A host folder with one file in it, owned by the payload. */
 static inline const char *make_source(const char *name)
 {
 	static char path[128];
@@ -231,18 +231,18 @@ static inline int detach(const char *path, bool read_only)
 	return (int)fd;
 }
 
-static inline void send_mount(const struct guest *guest, uint32_t id, const char *target, int fd)
+static inline void send_mount(const struct child *child, uint32_t id, const char *target, int fd)
 {
-	send_with(guest, BOX_INIT_MOUNT, id, target, strlen(target) + 1, fd);
+	send_with(child, BOX_INIT_MOUNT, id, target, strlen(target) + 1, fd);
 	(void)close(fd);
 }
 
 /* A command with one mount. */
-static inline struct outcome *run_with(const struct guest *guest, uint32_t id, const char *target,
+static inline struct outcome *run_with(const struct child *child, uint32_t id, const char *target,
 	const char *source, const char *command)
 {
 	forget(id);
-	send_mount(guest, id, target, detach(source, false));
-	ask(guest, id, (struct asked){.command = command, .mounts = 1});
-	return collect(guest, id);
+	send_mount(child, id, target, detach(source, false));
+	ask(child, id, (struct asked){.command = command, .mounts = 1});
+	return collect(child, id);
 }

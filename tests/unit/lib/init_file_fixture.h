@@ -1,4 +1,4 @@
-/* Work on files as it is asked of a box-init, and its answer. */
+/* Requests for file work to a box-init, and their answers. */
 #pragma once
 
 #include "protocol/init_file.h"

@@ -1,6 +1,6 @@
-/* Drives a real box-init over its control socket, as box-rpc would: starts it, asks, and collects
- * what it answers. The program is named by the environment variable BOX_INIT. Every answer is
- * judged by box_init_check_answer first. */
+/* Drives a real box-init, a child of the test, over its control socket as box-rpc would: starts it,
+ * sends requests, and collects the answers, each of which must pass box_init_check_answer. The
+ * environment variable BOX_INIT names the program. */
 #pragma once
 
 #include <errno.h>
@@ -17,23 +17,23 @@
 #include "protocol/init.h"
 #include "tests/unit/lib/test.h"
 
-#ifndef GUEST_WAIT_MS
-#define GUEST_WAIT_MS 20000
+#ifndef CHILD_WAIT_MS
+#define CHILD_WAIT_MS 20000
 #endif
-#define GUEST_FDS_FROM 100 /* where the test's own copies lie, beyond the places of box-init's */
+#define CHILD_FDS_FROM 100 /* where the test's own fds are, above those of box-init */
 #define OUTPUT_MAX (8U * 1024 * 1024)
-#ifndef GUEST_SOCKET
-#define GUEST_SOCKET SOCK_SEQPACKET /* or SOCK_STREAM, as in a microVM */
+#ifndef CHILD_SOCKET
+#define CHILD_SOCKET SOCK_SEQPACKET /* or SOCK_STREAM, as in a microVM */
 #endif
-static const int guest_socket = GUEST_SOCKET;
+static const int child_socket = CHILD_SOCKET;
 
-struct guest {
+struct child {
 	pid_t pid;
 	int control;
 	int report;
 };
 
-/* What has come of one command. */
+/* What came of one command. */
 struct outcome {
 	char *out;
 	size_t out_len;
@@ -45,7 +45,7 @@ struct outcome {
 	struct box_init_exit end;
 };
 
-/* What a test asks for. Zero is: no limit that matters, text for the shell, in "/". */
+/* What a test requests. Zero means: no limit that matters, text for the shell, in "/". */
 struct asked {
 	const char *command;
 	size_t command_size; /* 0: its strlen */
@@ -68,7 +68,7 @@ static inline uint64_t now_us(void)
 
 static inline int high(int fd)
 {
-	int moved = fcntl(fd, F_DUPFD_CLOEXEC, GUEST_FDS_FROM);
+	int moved = fcntl(fd, F_DUPFD_CLOEXEC, CHILD_FDS_FROM);
 	ASSERT(moved >= 0);
 	ASSERT_INT(close(fd), 0);
 	return moved;
@@ -89,14 +89,14 @@ static inline int boot_file(struct box_init_boot facts, const struct box_init_pa
 	}
 	if (filter) {
 		ASSERT_INT(write(fd, filter, filter_size), filter_size);
-		/* The mounter has the same, if it has one. */
+		/* The mounter gets the same one, if it has a filter. */
 		size_t mounter_size = facts.mounter_filter_count * sizeof(*filter);
 		ASSERT_INT(write(fd, filter, mounter_size), mounter_size);
 	}
 	return high(fd);
 }
 
-/* A socket on which an order has come already, with this fd unless it is -1. */
+/* A socket on which an order has already arrived, with this fd unless it is -1. */
 static inline int order_that_came(int fd)
 {
 	int pair[2];
@@ -119,7 +119,7 @@ static inline int order_that_came(int fd)
 	return high(pair[1]);
 }
 
-/* What box-init begins with. */
+/* The fds that box-init starts with. */
 struct beginning {
 	int program;
 	int control;
@@ -158,29 +158,29 @@ static inline int open_program(void)
 	return high(fd);
 }
 
-static inline struct box_init_report take_report(struct guest *guest)
+static inline struct box_init_report take_report(struct child *child)
 {
 	struct box_init_report report = {0};
-	ASSERT_INT(read(guest->report, &report, sizeof(report)), sizeof(report));
-	/* It says one thing and closes, and nobody else has it. */
+	ASSERT_INT(read(child->report, &report, sizeof(report)), sizeof(report));
+	/* It sends one report and closes; no other process has the fd. */
 	char byte;
-	ASSERT_INT(read(guest->report, &byte, 1), 0);
+	ASSERT_INT(read(child->report, &byte, 1), 0);
 	return report;
 }
 
-static inline void open_guest(struct guest *guest, struct beginning *from)
+static inline void open_child(struct child *child, struct beginning *from)
 {
 	int pair[2];
 	int pipes[2];
-	ASSERT_INT(socketpair(AF_UNIX, guest_socket | SOCK_CLOEXEC, 0, pair), 0);
+	ASSERT_INT(socketpair(AF_UNIX, child_socket | SOCK_CLOEXEC, 0, pair), 0);
 	ASSERT_INT(pipe2(pipes, O_CLOEXEC), 0);
-	if (guest_socket == SOCK_STREAM) {
-		/* So little that packets go out in pieces. */
+	if (child_socket == SOCK_STREAM) {
+		/* So small that packets are sent in pieces. */
 		int size = 16384;
 		ASSERT_INT(setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)), 0);
 	}
-	guest->control = high(pair[0]);
-	guest->report = high(pipes[0]);
+	child->control = high(pair[0]);
+	child->report = high(pipes[0]);
 	from->control = high(pair[1]);
 	from->report = high(pipes[1]);
 }
@@ -195,8 +195,8 @@ static inline void close_beginning(const struct beginning *from)
 	(void)close(from->orders);
 }
 
-/* One in no namespace of its own, with no filter and no rules: an ordinary child of the test. */
-static inline void start_guest(struct guest *guest)
+/* A box-init without namespaces, filter and rules: an ordinary child of the test. */
+static inline void start_child(struct child *child)
 {
 	struct beginning from = {
 		.program = open_program(),
@@ -204,32 +204,32 @@ static inline void start_guest(struct guest *guest)
 		.boot = boot_file((struct box_init_boot){.same_uid = 1}, NULL, NULL),
 		.orders = order_that_came(-1),
 	};
-	open_guest(guest, &from);
-	guest->pid = fork();
-	ASSERT(guest->pid >= 0);
-	if (guest->pid == 0) {
+	open_child(child, &from);
+	child->pid = fork();
+	ASSERT(child->pid >= 0);
+	if (child->pid == 0) {
 		(void)prctl(PR_SET_PDEATHSIG, (long)SIGKILL);
 		become_init(&from);
 	}
 	close_beginning(&from);
-	struct box_init_report said = take_report(guest);
+	struct box_init_report said = take_report(child);
 	ASSERT_INT(said.step, 0);
 	ASSERT_INT(said.errnum, 0);
 }
 
-/* The end of the socket is its end. */
-static inline void stop_guest(struct guest *guest)
+/* box-init ends when the socket is closed. */
+static inline void stop_child(struct child *child)
 {
 	int status;
-	ASSERT_INT(close(guest->control), 0);
-	ASSERT_INT(waitpid(guest->pid, &status, 0), guest->pid);
+	ASSERT_INT(close(child->control), 0);
+	ASSERT_INT(waitpid(child->pid, &status, 0), child->pid);
 	ASSERT(WIFEXITED(status));
 	ASSERT_INT(WEXITSTATUS(status), 0);
 }
 
 /* --- asking --- */
 
-static inline void send_bytes(const struct guest *guest, const void *bytes, size_t size, int fd)
+static inline void send_bytes(const struct child *child, const void *bytes, size_t size, int fd)
 {
 	struct iovec part = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = size};
 	union {
@@ -246,10 +246,10 @@ static inline void send_bytes(const struct guest *guest, const void *bytes, size
 		header->cmsg_len = CMSG_LEN(sizeof(int));
 		memcpy(CMSG_DATA(header), &fd, sizeof(fd));
 	}
-	ASSERT_INT(sendmsg(guest->control, &message, MSG_NOSIGNAL), size);
+	ASSERT_INT(sendmsg(child->control, &message, MSG_NOSIGNAL), size);
 }
 
-static inline void send_with(const struct guest *guest, uint32_t kind, uint32_t id,
+static inline void send_with(const struct child *child, uint32_t kind, uint32_t id,
 	const void *bytes, size_t size, int fd)
 {
 	static char packet[BOX_INIT_PACKET_MAX];
@@ -262,23 +262,23 @@ static inline void send_with(const struct guest *guest, uint32_t kind, uint32_t 
 	if (size > 0) {
 		memcpy(packet + sizeof(header), bytes, size);
 	}
-	send_bytes(guest, packet, header.size, fd);
+	send_bytes(child, packet, header.size, fd);
 }
 
 static inline void send_kind(
-	const struct guest *guest, uint32_t kind, uint32_t id, const void *bytes, size_t size)
+	const struct child *child, uint32_t kind, uint32_t id, const void *bytes, size_t size)
 {
-	send_with(guest, kind, id, bytes, size, -1);
+	send_with(child, kind, id, bytes, size, -1);
 }
 
 static inline void send_number(
-	const struct guest *guest, uint32_t kind, uint32_t id, uint64_t number)
+	const struct child *child, uint32_t kind, uint32_t id, uint64_t number)
 {
-	send_kind(guest, kind, id, &number, sizeof(number));
+	send_kind(child, kind, id, &number, sizeof(number));
 }
 
-/* In as many packets as it needs. */
-static inline void send_body(const struct guest *guest, uint32_t id, const struct box_init_run *run,
+/* In as many packets as needed. */
+static inline void send_body(const struct child *child, uint32_t id, const struct box_init_run *run,
 	const char *body, size_t size)
 {
 	static char bytes[BOX_INIT_BYTES_MAX];
@@ -286,14 +286,14 @@ static inline void send_body(const struct guest *guest, uint32_t id, const struc
 	size_t piece = size < room ? size : room;
 	memcpy(bytes, run, sizeof(*run));
 	memcpy(bytes + sizeof(*run), body, piece);
-	send_kind(guest, BOX_INIT_RUN, id, bytes, sizeof(*run) + piece);
+	send_kind(child, BOX_INIT_RUN, id, bytes, sizeof(*run) + piece);
 	for (size_t at = piece; at < size; at += piece) {
 		piece = size - at < sizeof(bytes) ? size - at : sizeof(bytes);
-		send_kind(guest, BOX_INIT_MORE, id, body + at, piece);
+		send_kind(child, BOX_INIT_MORE, id, body + at, piece);
 	}
 }
 
-static inline void ask(const struct guest *guest, uint32_t id, struct asked asked)
+static inline void ask(const struct child *child, uint32_t id, struct asked asked)
 {
 	static char body[BOX_INIT_BODY_MAX];
 	static const char *const no_env[] = {"PATH=/usr/bin:/bin", NULL};
@@ -325,7 +325,7 @@ static inline void ask(const struct guest *guest, uint32_t id, struct asked aske
 							 : strlen(asked.command));
 	memcpy(body + size, asked.command, run.command_size);
 	size += run.command_size;
-	send_body(guest, id, &run, body, size);
+	send_body(child, id, &run, body, size);
 }
 
 /* --- collecting --- */
@@ -393,54 +393,54 @@ static inline void take_answer(const char *packet, size_t size)
 	}
 }
 
-/* A packet, of a stream as long as its header says. */
-static inline size_t receive_packet(const struct guest *guest, char *packet)
+/* One packet; on a stream as many bytes as its header says. */
+static inline size_t receive_packet(const struct child *child, char *packet)
 {
 	size_t have = 0;
 	int missing = BOX_INIT_PACKET_MAX;
 	while (missing > 0) {
-		if (guest_socket == SOCK_STREAM) {
+		if (child_socket == SOCK_STREAM) {
 			missing = box_init_frame_missing(packet, have);
 			ASSERT(missing >= 0);
 		}
-		ssize_t got = missing ? recv(guest->control, packet + have, (size_t)missing, 0) : 0;
+		ssize_t got = missing ? recv(child->control, packet + have, (size_t)missing, 0) : 0;
 		if (missing > 0 && got <= 0) {
 			TEST_FAIL("box-init is gone");
 		}
 		have += (size_t)got;
-		missing = guest_socket == SOCK_STREAM ? missing : 0;
+		missing = child_socket == SOCK_STREAM ? missing : 0;
 	}
 	return have;
 }
 
-/* Takes one answer. False when none came in time. */
-static inline bool receive(const struct guest *guest, int wait_ms)
+/* Handles one answer. False when none came in time. */
+static inline bool receive(const struct child *child, int wait_ms)
 {
 	static char packet[BOX_INIT_PACKET_MAX];
-	struct pollfd fd = {.fd = guest->control, .events = POLLIN};
+	struct pollfd fd = {.fd = child->control, .events = POLLIN};
 	if (poll(&fd, 1, wait_ms) <= 0) {
 		return false;
 	}
-	take_answer(packet, receive_packet(guest, packet));
+	take_answer(packet, receive_packet(child, packet));
 	return true;
 }
 
-static inline struct outcome *collect(const struct guest *guest, uint32_t id)
+static inline struct outcome *collect(const struct child *child, uint32_t id)
 {
 	struct outcome *outcome = outcome_of(id);
 	while (!outcome->ended) {
-		if (!receive(guest, GUEST_WAIT_MS)) {
+		if (!receive(child, CHILD_WAIT_MS)) {
 			TEST_FAIL("command %" PRIu32 " does not end", id);
 		}
 	}
 	return outcome;
 }
 
-static inline struct outcome *run_one(const struct guest *guest, uint32_t id, struct asked asked)
+static inline struct outcome *run_one(const struct child *child, uint32_t id, struct asked asked)
 {
 	forget(id);
-	ask(guest, id, asked);
-	return collect(guest, id);
+	ask(child, id, asked);
+	return collect(child, id);
 }
 
 #define ASSERT_END(of, wanted_end, wanted_value)                 \

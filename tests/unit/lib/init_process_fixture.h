@@ -1,5 +1,5 @@
-/* Managed processes of a real box-init: asks about them as box-rpc would, and holds what comes to
- * the order that the offsets promise. Beside init_fixture.h. */
+/* Managed processes of a real box-init: sends requests as box-rpc would, and checks that output
+ * arrives in the order of its offsets. Use with init_fixture.h. */
 #pragma once
 
 #include "protocol/init_process.h"
@@ -12,22 +12,22 @@
 
 #define NOBODY 63 /* a number that is never used */
 
-/* What has come of one process. */
+/* What has arrived from one process. */
 static struct told {
 	struct box_init_process_state state;
 	char *out;
 	uint64_t first; /* offset of out[0] */
-	uint64_t next;  /* that must come */
+	uint64_t next;  /* the next expected offset */
 	uint64_t fed;
 	size_t err_len;
 	int states;
 	char err[BOX_INIT_STDERR_TAIL_MAX + 1];
-	bool loose;       /* what does not follow is left out */
-	uint64_t skipped; /* in all; what came before is forgotten */
+	bool loose;       /* output that does not follow is ignored */
+	uint64_t skipped; /* in all; earlier output is dropped */
 } told[NOBODY + 1];
 
-static struct guest guest;
-static uint32_t keep_mounts; /* that were sent for the next one */
+static struct child child;
+static uint32_t keep_mounts; /* sent for the next process */
 static uint32_t keep_log;    /* its log_bytes */
 
 static inline void follow(uint32_t id, uint64_t freed, uint64_t from, uint64_t until, uint64_t hold)
@@ -36,16 +36,17 @@ static inline void follow(uint32_t id, uint64_t freed, uint64_t from, uint64_t u
 	if (from != BOX_INIT_FROM_CURRENT) {
 		told[id].first = told[id].next = from;
 	}
-	send_kind(&guest, BOX_INIT_FOLLOW_OUTPUT, id, &packet, sizeof(packet));
+	send_kind(&child, BOX_INIT_FOLLOW_OUTPUT, id, &packet, sizeof(packet));
 }
 
-/* args: the program and its arguments, each with its NUL; door: -1 for none. */
+/* args: the program and its arguments, each with its NUL; procs_fd: -1 for none. */
 static inline void keep_args_in(uint32_t id, const char *args, size_t args_size,
-	const char *workdir, const char *env, int door)
+	const char *workdir, const char *env, int procs_fd)
 {
 	static char packet[BOX_INIT_PACKET_MAX];
 	struct box_init_header header = {
-		.kind = door >= 0 ? BOX_INIT_START_PROCESS_IN : BOX_INIT_START_PROCESS, .id = id};
+		.kind = procs_fd >= 0 ? BOX_INIT_START_PROCESS_IN : BOX_INIT_START_PROCESS,
+		.id = id};
 	size_t env_size = strlen(env) + 1;
 	size_t workdir_size = strlen(workdir) + 1;
 	struct box_init_start_process keep = {1, (uint16_t)keep_mounts, (uint32_t)env_size,
@@ -63,7 +64,7 @@ static inline void keep_args_in(uint32_t id, const char *args, size_t args_size,
 	told[id] = (struct told){0};
 	header.size = (uint32_t)(at - packet);
 	memcpy(packet, &header, sizeof(header));
-	send_bytes(&guest, packet, header.size, door);
+	send_bytes(&child, packet, header.size, procs_fd);
 }
 
 static inline void keep_args(
@@ -72,13 +73,13 @@ static inline void keep_args(
 	keep_args_in(id, args, args_size, workdir, env, -1);
 }
 
-static inline void keep_in(uint32_t id, const char *script, int door)
+static inline void keep_in(uint32_t id, const char *script, int procs_fd)
 {
 	char args[4096] = "sh\0-c";
 	size_t size = strlen(script) + 1;
 	ASSERT(size + 6 <= sizeof(args));
 	memcpy(args + 6, script, size);
-	keep_args_in(id, args, 6 + size, "/", "PATH=/usr/bin:/bin", door);
+	keep_args_in(id, args, 6 + size, "/", "PATH=/usr/bin:/bin", procs_fd);
 }
 
 static inline void keep(uint32_t id, const char *script)
@@ -86,16 +87,16 @@ static inline void keep(uint32_t id, const char *script)
 	keep_in(id, script, -1);
 }
 
-/* Takes one packet. */
+/* Handles one packet. */
 static inline bool take_one(int wait_ms)
 {
 	static char packet[BOX_INIT_PACKET_MAX];
-	struct pollfd fd = {.fd = guest.control, .events = POLLIN};
+	struct pollfd fd = {.fd = child.control, .events = POLLIN};
 	struct box_init_header header;
 	if (poll(&fd, 1, wait_ms) <= 0) {
 		return false;
 	}
-	ssize_t got = recv(guest.control, packet, sizeof(packet), 0);
+	ssize_t got = recv(child.control, packet, sizeof(packet), 0);
 	ASSERT(got > 0);
 	memcpy(&header, packet, sizeof(header));
 	if (!box_init_process_is_answer(header.kind)) {
@@ -146,13 +147,13 @@ static inline bool take_one(int wait_ms)
 #define WAIT_FOR(condition)                                         \
 	do {                                                        \
 		while (!(condition)) {                              \
-			if (!take_one(GUEST_WAIT_MS)) {             \
+			if (!take_one(CHILD_WAIT_MS)) {             \
 				TEST_FAIL("never: %s", #condition); \
 			}                                           \
 		}                                                   \
 	} while (0)
 
-/* Nothing comes for a while. */
+/* Checks that nothing arrives for a while. */
 static inline void expect_silence(void)
 {
 	while (take_one(0)) {
@@ -162,12 +163,12 @@ static inline void expect_silence(void)
 	}
 }
 
-/* What it is now, by asking: of what was told before, nothing is left. */
+/* Its current state, requested: earlier reports are discarded. */
 static inline const struct box_init_process_state *look(uint32_t id)
 {
 	int before = told[NOBODY].states;
-	send_kind(&guest, BOX_INIT_QUERY_PROCESS, id, NULL, 0);
-	send_kind(&guest, BOX_INIT_QUERY_PROCESS, NOBODY, NULL, 0);
+	send_kind(&child, BOX_INIT_QUERY_PROCESS, id, NULL, 0);
+	send_kind(&child, BOX_INIT_QUERY_PROCESS, NOBODY, NULL, 0);
 	WAIT_FOR(told[NOBODY].states > before);
 	return &told[id].state;
 }
@@ -193,16 +194,16 @@ static inline void feed(uint32_t id, uint64_t offset, const char *bytes, size_t 
 	if (size > 0) {
 		memcpy(packet + sizeof(offset), bytes, size);
 	}
-	send_kind(&guest, BOX_INIT_WRITE_STDIN, id, packet, sizeof(offset) + size);
+	send_kind(&child, BOX_INIT_WRITE_STDIN, id, packet, sizeof(offset) + size);
 }
 
 static inline void drop(uint32_t id)
 {
-	send_kind(&guest, BOX_INIT_FORGET_PROCESS, id, NULL, 0);
+	send_kind(&child, BOX_INIT_FORGET_PROCESS, id, NULL, 0);
 	ASSERT_INT(look(id)->phase, BOX_INIT_PROCESS_UNKNOWN);
 }
 
 static inline void halt(uint32_t id, uint32_t grace_ms)
 {
-	send_kind(&guest, BOX_INIT_STOP_PROCESS, id, &grace_ms, sizeof(grace_ms));
+	send_kind(&child, BOX_INIT_STOP_PROCESS, id, &grace_ms, sizeof(grace_ms));
 }

@@ -1,4 +1,4 @@
-/* Trees out of JSON text, and back. */
+/* Trees of values from JSON text, and back. */
 #pragma once
 
 #include "base/arena.h"

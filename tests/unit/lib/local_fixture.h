@@ -1,6 +1,6 @@
-/* The local backend between a boxd that answers when the test says so and a box-init that is the
- * other end of a socketpair. At the end of each test nothing may be left: no handle on the loop, no
- * open fd. */
+/* The local backend between a fake boxd, which answers when the test says so, and a box-init that
+ * is the other end of a socketpair. At the end of each test nothing may be left: no handle on the
+ * loop, no open fd. */
 #pragma once
 
 #include <dirent.h>
@@ -48,7 +48,7 @@ static struct box_local *local;
 static struct box_backend *backend;
 static int fds_before;
 
-/* What boxd was asked, in order. */
+/* Requests to boxd, in order. */
 static struct {
 	struct asked_make makes[ASKED_MAX];
 	int make_count;
@@ -142,7 +142,7 @@ static inline void start(void)
 {
 	static const struct box_local_support support = {.possible = true, .limits = true};
 	box_log_setup("test", BOX_LOG_ERROR, BOX_LOG_TEXT);
-	/* The first loop of a process opens fds that stay. */
+	/* The first loop of a process opens fds that stay open. */
 	ASSERT_INT(uv_loop_init(&loop), 0);
 	ASSERT_INT(uv_loop_close(&loop), 0);
 	fds_before = open_fds();
@@ -151,14 +151,14 @@ static inline void start(void)
 	backend = box_local_native_backend(local);
 }
 
-/* The same with microVMs, whose commands have no pipes of ours. */
+/* The same with microVMs, whose commands have no pipes of box-rpc's. */
 static inline void start_microvms(void)
 {
 	start();
 	backend = box_local_microvm_backend(local);
 }
 
-/* Every box has been destroyed and is gone. */
+/* Checks that every box was destroyed and freed. */
 static inline void finish(void)
 {
 	turn();
@@ -169,10 +169,10 @@ static inline void finish(void)
 
 /* --- boxes --- */
 
-/* One box from both sides. */
-struct living {
+/* One box: the backend's handle, and the end of its socket on which the test plays box-init. */
+struct played {
 	struct box_backend_box *box;
-	int init; /* its end of the socket; -1: it has ended */
+	int init; /* the test's end of the socket; -1: box-init has ended */
 	int memory;
 	int made;
 	bool refused;
@@ -184,27 +184,27 @@ struct living {
 
 static inline void on_made(void *arg, struct box_backend_box *box, const struct box_err *err)
 {
-	struct living *living = arg;
+	struct played *played = arg;
 	ASSERT((box != NULL) == (err == NULL));
-	living->made++;
-	living->box = box;
-	living->refused = err != NULL;
+	played->made++;
+	played->box = box;
+	played->refused = err != NULL;
 	if (err) {
-		living->err = *err;
+		played->err = *err;
 	}
 }
 
 static inline void on_lost(void *arg, const char *why)
 {
-	struct living *living = arg;
-	living->lost++;
-	(void)snprintf(living->why, sizeof(living->why), "%s", why);
+	struct played *played = arg;
+	played->lost++;
+	(void)snprintf(played->why, sizeof(played->why), "%s", why);
 }
 
 static inline void on_destroyed(void *arg)
 {
-	struct living *living = arg;
-	living->destroyed++;
+	struct played *played = arg;
+	played->destroyed++;
 }
 
 static inline int memory_file(const char *text)
@@ -223,18 +223,18 @@ static inline int another(int fd)
 	return copy;
 }
 
-static inline void say_kills(struct living *living, const char *text)
+static inline void say_kills(struct played *played, const char *text)
 {
-	ASSERT_INT(ftruncate(living->memory, 0), 0);
-	ASSERT_INT(pwrite(living->memory, text, strlen(text), 0), strlen(text));
+	ASSERT_INT(ftruncate(played->memory, 0), 0);
+	ASSERT_INT(pwrite(played->memory, text, strlen(text), 0), strlen(text));
 }
 
-/* Both ends of a new control socket: box-rpc's comes back. */
-static inline int new_control(struct living *living)
+/* A new control socket; returns box-rpc's end. */
+static inline int new_control(struct played *played)
 {
 	int ends[2];
 	ASSERT_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
-	living->init = ends[1];
+	played->init = ends[1];
 	return ends[0];
 }
 
@@ -255,49 +255,49 @@ static inline struct box_spec spec_of(const char *cmd)
 	};
 }
 
-/* boxd has made what it was asked for last. */
-static inline void boxd_made(struct living *living, uint64_t number)
+/* boxd completes the latest request for a box. */
+static inline void boxd_made(struct played *played, uint64_t number)
 {
 	struct asked_make *make = &boxd.makes[boxd.make_count - 1];
-	int control = new_control(living);
-	living->memory = memory_file("oom_kill 0\n");
-	make->done(make->arg, number, control, another(living->memory), 0, NULL);
+	int control = new_control(played);
+	played->memory = memory_file("oom_kill 0\n");
+	make->done(make->arg, number, control, another(played->memory), 0, NULL);
 }
 
-static inline void make_living(struct living *living, uint64_t number)
+static inline void make_played(struct played *played, uint64_t number)
 {
 	struct box_spec spec = spec_of("");
-	ASSERT(backend->ops->make(backend, "b", &spec, on_made, living) != NULL);
-	boxd_made(living, number);
-	ASSERT_INT(living->made, 1);
-	ASSERT(living->box != NULL);
-	backend->ops->watch(living->box, on_lost, living);
+	ASSERT(backend->ops->make(backend, "b", &spec, on_made, played) != NULL);
+	boxd_made(played, number);
+	ASSERT_INT(played->made, 1);
+	ASSERT(played->box != NULL);
+	backend->ops->watch(played->box, on_lost, played);
 }
 
-static inline void init_ends(struct living *living)
+static inline void init_ends(struct played *played)
 {
-	ASSERT_INT(close(living->init), 0);
-	living->init = -1;
+	ASSERT_INT(close(played->init), 0);
+	played->init = -1;
 	turn();
 }
 
-static inline void living_close(struct living *living)
+static inline void played_close(struct played *played)
 {
-	if (living->init >= 0) {
-		ASSERT_INT(close(living->init), 0);
+	if (played->init >= 0) {
+		ASSERT_INT(close(played->init), 0);
 	}
-	ASSERT_INT(close(living->memory), 0);
+	ASSERT_INT(close(played->memory), 0);
 }
 
 /* Destroys the box as a session would. */
-static inline void end_living(struct living *living, uint64_t number)
+static inline void end_played(struct played *played, uint64_t number)
 {
-	backend->ops->destroy(living->box, on_destroyed, living);
+	backend->ops->destroy(played->box, on_destroyed, played);
 	box_local_gone(local, number);
-	ASSERT_INT(living->destroyed, 0);
+	ASSERT_INT(played->destroyed, 0);
 	turn();
-	ASSERT_INT(living->destroyed, 1);
-	living_close(living);
+	ASSERT_INT(played->destroyed, 1);
+	played_close(played);
 }
 
 /* --- what init says and hears --- */
@@ -309,8 +309,8 @@ struct heard {
 	int fd;      /* -1: none */
 };
 
-/* False when nothing is there. Whatever comes must be well-formed. */
-static inline bool hear(struct living *living, struct heard *heard)
+/* False when there is no packet. Each must be well-formed. */
+static inline bool hear(struct played *played, struct heard *heard)
 {
 	static _Alignas(8) char packet[BOX_INIT_PACKET_MAX];
 	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
@@ -319,13 +319,13 @@ static inline bool hear(struct living *living, struct heard *heard)
 		.msg_iovlen = 1,
 		.msg_control = control,
 		.msg_controllen = sizeof(control)};
-	ssize_t got = recvmsg(living->init, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	ssize_t got = recvmsg(played->init, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (got < 0 && errno == EAGAIN) {
 		return false;
 	}
 	ASSERT(got >= (ssize_t)sizeof(heard->header));
 	memcpy(&heard->header, packet, sizeof(heard->header));
-	/* A number goes in place of an fd: whoever carries it to the guest takes it out. */
+	/* A number goes in place of an fd: the bridge replaces it. */
 	memset(packet + offsetof(struct box_init_header, reserved), 0, sizeof(uint32_t));
 	ASSERT_INT(box_init_check_request(packet, (size_t)got), 0);
 	heard->size = (size_t)got - sizeof(heard->header);
@@ -339,45 +339,45 @@ static inline bool hear(struct living *living, struct heard *heard)
 	return true;
 }
 
-static inline void expect_silence(struct living *living)
+static inline void expect_silence(struct played *played)
 {
 	struct heard heard;
 	turn();
-	if (hear(living, &heard)) {
+	if (hear(played, &heard)) {
 		TEST_FAIL("kind %u of command %u was sent", heard.header.kind, heard.header.id);
 	}
 }
 
 /* The next packet is of this kind and for this command. */
 static inline void expect(
-	struct living *living, uint32_t kind, uint32_t id, struct heard *ret_heard)
+	struct played *played, uint32_t kind, uint32_t id, struct heard *ret_heard)
 {
-	if (!hear(living, ret_heard)) {
+	if (!hear(played, ret_heard)) {
 		turn();
-		ASSERT(hear(living, ret_heard));
+		ASSERT(hear(played, ret_heard));
 	}
 	ASSERT_INT(ret_heard->header.kind, kind);
 	ASSERT_INT(ret_heard->header.id, id);
 }
 
-/* The same, and these are its bytes. */
+/* The same, with these bytes. */
 static inline void expect_packet(
-	struct living *living, uint32_t kind, uint32_t id, const void *bytes, size_t size)
+	struct played *played, uint32_t kind, uint32_t id, const void *bytes, size_t size)
 {
 	struct heard heard;
-	expect(living, kind, id, &heard);
+	expect(played, kind, id, &heard);
 	ASSERT_BYTES(heard.bytes, heard.size, bytes, size);
 	ASSERT_INT(heard.fd, -1);
 }
 
-static inline void say_raw(struct living *living, const void *packet, size_t size)
+static inline void say_raw(struct played *played, const void *packet, size_t size)
 {
-	ASSERT_INT(send(living->init, packet, size, MSG_NOSIGNAL), size);
+	ASSERT_INT(send(played->init, packet, size, MSG_NOSIGNAL), size);
 	turn();
 }
 
 static inline void say(
-	struct living *living, uint32_t kind, uint32_t id, const void *bytes, size_t size)
+	struct played *played, uint32_t kind, uint32_t id, const void *bytes, size_t size)
 {
 	static _Alignas(8) char packet[2 * BOX_INIT_PACKET_MAX];
 	struct box_init_header header = {
@@ -386,23 +386,23 @@ static inline void say(
 	if (size > 0) {
 		memcpy(packet + sizeof(header), bytes, size);
 	}
-	say_raw(living, packet, header.size);
+	say_raw(played, packet, header.size);
 }
 
-static inline void say_text(struct living *living, uint32_t kind, uint32_t id, const char *text)
+static inline void say_text(struct played *played, uint32_t kind, uint32_t id, const char *text)
 {
-	say(living, kind, id, text, strlen(text));
+	say(played, kind, id, text, strlen(text));
 }
 
-static inline void say_taken(struct living *living, uint32_t id, uint64_t bytes)
+static inline void say_taken(struct played *played, uint32_t id, uint64_t bytes)
 {
-	say(living, BOX_INIT_INPUT_TAKEN, id, &bytes, sizeof(bytes));
+	say(played, BOX_INIT_INPUT_TAKEN, id, &bytes, sizeof(bytes));
 }
 
-static inline void say_exit(struct living *living, uint32_t id, uint32_t end, int32_t value)
+static inline void say_exit(struct played *played, uint32_t id, uint32_t end, int32_t value)
 {
 	const struct box_init_exit said = {.end = end, .value = value};
-	say(living, BOX_INIT_EXIT, id, &said, sizeof(said));
+	say(played, BOX_INIT_EXIT, id, &said, sizeof(said));
 }
 
 /* --- commands --- */
@@ -417,7 +417,7 @@ struct ran {
 	struct box_backend_exec_outcome outcome;
 	char out[RAN_BYTES];
 	char errors[RAN_BYTES];
-	int started; /* of a live one */
+	int started; /* of a live command */
 	char live[RAN_BYTES];
 };
 
@@ -448,20 +448,20 @@ static inline void on_ran(
 }
 
 static inline void begin(
-	struct living *living, const struct box_spec *spec, int64_t limit, struct ran *ran)
+	struct played *played, const struct box_spec *spec, int64_t limit, struct ran *ran)
 {
-	ran->op = backend->ops->exec(living->box, spec, limit, NULL, on_ran, ran);
+	ran->op = backend->ops->exec(played->box, spec, limit, NULL, on_ran, ran);
 	ASSERT(ran->op != NULL);
 	ASSERT_INT(ran->calls, 0);
 }
 
-/* A command without anything special, whose RUN init has heard. */
+/* A plain command whose RUN has arrived at box-init. */
 static inline void begin_plain(
-	struct living *living, const struct box_spec *spec, uint32_t id, struct ran *ran)
+	struct played *played, const struct box_spec *spec, uint32_t id, struct ran *ran)
 {
 	struct heard heard;
-	begin(living, spec, 1000, ran);
-	expect(living, BOX_INIT_RUN, id, &heard);
+	begin(played, spec, 1000, ran);
+	expect(played, BOX_INIT_RUN, id, &heard);
 }
 
 static inline void expect_failed(

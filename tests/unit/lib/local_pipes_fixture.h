@@ -1,5 +1,5 @@
-/* A live command of a native box whose pipes are box-rpc's own, from both sides: what its user hears, and
- * the ends that box-init was given. */
+/* A live command of a native box whose pipes belong to box-rpc, from both sides: what its caller
+ * receives, and the ends that box-init was given. */
 #pragma once
 
 #include <signal.h>
@@ -10,13 +10,13 @@
 
 /* A box with one live command, number 1, from both sides. */
 struct scene {
-	struct living living;
+	struct played played;
 	struct box_spec spec;
 	struct ran ran;
 	int fds[3];       /* the command's */
-	uint64_t give;    /* credit, whenever something comes */
-	bool cancel;      /* as soon as something comes */
-	size_t out_bytes; /* that came */
+	uint64_t give;    /* credit, given whenever output arrives */
+	bool cancel;      /* as soon as output arrives */
+	size_t out_bytes; /* that arrived */
 	size_t largest;   /* of them at once */
 };
 
@@ -53,13 +53,13 @@ static inline void expect_run(struct scene *scene, uint32_t id)
 	struct heard heard;
 	for (uint32_t i = 0; i < 3; i++) {
 		uint32_t which;
-		expect(&scene->living, BOX_INIT_PIPE, id, &heard);
+		expect(&scene->played, BOX_INIT_PIPE, id, &heard);
 		memcpy(&which, heard.bytes, sizeof(which));
 		ASSERT_INT(which, i);
 		ASSERT(heard.fd >= 0);
 		scene->fds[i] = heard.fd;
 	}
-	expect(&scene->living, BOX_INIT_RUN, id, &heard);
+	expect(&scene->played, BOX_INIT_RUN, id, &heard);
 	struct box_init_run run;
 	memcpy(&run, heard.bytes, sizeof(run));
 	ASSERT_INT(run.flags, BOX_INIT_RUN_PIPES);
@@ -71,14 +71,14 @@ static inline void scene_begin(struct scene *scene, bool has_stdin, uint64_t cre
 		.events = &events, .has_stdin = has_stdin, .credit = credit};
 	(void)signal(SIGPIPE, SIG_IGN); /* as box-rpc does */
 	start();
-	make_living(&scene->living, 3);
+	make_played(&scene->played, 3);
 	scene->spec = spec_of("cat");
 	scene->ran.op = backend->ops->exec(
-		scene->living.box, &scene->spec, 1000, &live, on_ran, &scene->ran);
+		scene->played.box, &scene->spec, 1000, &live, on_ran, &scene->ran);
 	expect_run(scene, 1);
 }
 
-/* As box-init and the command do at its end. */
+/* As box-init and the command do at the end. */
 static inline void close_pipes(struct scene *scene)
 {
 	for (int i = 0; i < 3; i++) {
@@ -92,7 +92,7 @@ static inline void close_pipes(struct scene *scene)
 static inline void scene_end(struct scene *scene)
 {
 	close_pipes(scene);
-	end_living(&scene->living, 3);
+	end_played(&scene->played, 3);
 	finish();
 }
 

@@ -1,4 +1,4 @@
-/* A native box, number 7, and what is asked of its managed processes. */
+/* A native box, number 7, and requests to its managed processes. */
 #pragma once
 
 #include "runtime/backend/backend_process.h"
@@ -6,18 +6,18 @@
 
 #define NUMBER 5 /* of the process */
 
-static struct living living;
+static struct played played;
 static const struct box_backend_process_ops *ops;
 
 static inline void start_box(void)
 {
 	start();
-	make_living(&living, 7);
+	make_played(&played, 7);
 	ops = backend->ops->processes;
 }
 
 static inline void finish_box(void)
 {
-	end_living(&living, 7);
+	end_played(&played, 7);
 	finish();
 }

@@ -1,7 +1,6 @@
-/* A backend that does nothing by itself: makes, commands and destroys are kept until the test ends
- * them. It checks what the interface promises its implementers: no command in a box that is being
- * destroyed, no operation ended twice, every box destroyed.
- */
+/* A backend that does nothing by itself: makes, commands and destroys stay pending until the test
+ * completes them. It checks what the interface promises to backends: no command in a box that is
+ * being destroyed, no operation ended twice, every box destroyed. */
 #pragma once
 
 #include <arpa/inet.h>
@@ -46,13 +45,13 @@ struct box_backend_op {
 
 #define HEADLESS_INPUTS_MAX 16
 
-/* Bytes that were given to a live command. */
+/* Bytes for a live command. */
 struct headless_input {
 	struct box_backend_op *op;
-	struct box_str bytes; /* the giver's, until told or forgotten */
+	struct box_str bytes; /* the caller's, until reported or forgotten */
 	bool eof;
 	bool forgotten;
-	box_backend_input_done *taken; /* NULL: nobody wants to be told, or was told */
+	box_backend_input_done *taken; /* NULL: nobody waits, or it was called */
 	void *arg;
 };
 
@@ -61,10 +60,10 @@ static struct {
 	bool unavailable;
 	int begun[HEADLESS_KINDS_];
 	int cancelled[HEADLESS_KINDS_];
-	int boxes;     /* there now, half-made ones too */
-	uint64_t mark; /* of the boxes made from now on; 0: they cannot be found again */
+	int boxes;     /* existing ones, also half-made */
+	uint64_t mark; /* of the boxes made from now on; 0: a successor cannot find them */
 	struct box_backend_box *kept; /* what a predecessor left */
-	uint64_t credit;              /* given to live commands after their first */
+	uint64_t credit;              /* given to live commands after their first credit */
 	struct headless_input inputs[HEADLESS_INPUTS_MAX];
 	int input_count;
 	int signal_count;
@@ -160,7 +159,7 @@ static void headless_cancel(struct box_backend_op *op)
 	ASSERT(op->kind != HEADLESS_DESTROY);
 	headless.cancelled[op->kind]++;
 	if (op->kind == HEADLESS_MAKE) {
-		op->kind = HEADLESS_DESTROY; /* of a box for nobody */
+		op->kind = HEADLESS_DESTROY; /* of a box that nobody waits for */
 		return;
 	}
 	headless_drop(op);
@@ -175,7 +174,7 @@ static void headless_destroy(struct box_backend_box *box, box_backend_destroy_do
 	op->gone = done;
 }
 
-/* Only what is under way may be asked. */
+/* Only a pending operation may be used. */
 static void headless_check_live(struct box_backend_op *op)
 {
 	for (struct box_backend_op *at = headless.pending; at; at = at->next) {
@@ -204,7 +203,7 @@ static void headless_input(struct box_backend_op *op, struct box_str bytes, bool
 
 static void headless_forget_input(struct box_backend_op *op, void *arg)
 {
-	/* The command may have been cancelled: its input waits all the same. */
+	/* The command may have been cancelled: its input still waits. */
 	for (int i = 0; i < headless.input_count; i++) {
 		struct headless_input *input = &headless.inputs[i];
 		if (input->op == op && input->taken && input->arg == arg) {
@@ -290,7 +289,7 @@ static inline int headless_count(enum headless_kind kind)
 	return count;
 }
 
-/* The oldest operation of that kind; with a name, the oldest of that name. */
+/* The oldest operation of that kind; with a name, the oldest with that name. */
 static inline struct box_backend_op *headless_find(enum headless_kind kind, const char *name)
 {
 	for (struct box_backend_op *op = headless.pending; op; op = op->next) {
@@ -301,7 +300,7 @@ static inline struct box_backend_op *headless_find(enum headless_kind kind, cons
 	TEST_FAIL("no operation %d of name %s is under way", (int)kind, name ? name : "(any)");
 }
 
-/* Ends the oldest operation of that kind and name: it is no longer under way. */
+/* Ends the oldest operation of that kind and name: it is no longer pending. */
 static inline struct box_backend_op headless_take(enum headless_kind kind, const char *name)
 {
 	struct box_backend_op *own = headless_find(kind, name);
@@ -375,7 +374,7 @@ static inline void headless_output(const char *name, bool is_stderr, const void 
 	op->live->events->output(op->arg, is_stderr, (struct box_str){bytes, size});
 }
 
-/* The input number `at`, from 0, is in; with a text it never will be. */
+/* Reports input number `at`, from 0, as taken; with a text it fails. */
 static inline void headless_taken(int at, const char *why)
 {
 	struct box_err err;

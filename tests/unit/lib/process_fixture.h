@@ -1,5 +1,5 @@
-/* Managed processes over a box that the test plays: what it was asked is kept, what it tells the
- * test says. Beside session_fixture.h. */
+/* Managed processes over a fake box: it records every request, and reports what the test says. Use
+ * with session_fixture.h. */
 #pragma once
 
 #include "base/log.h"
@@ -20,7 +20,7 @@ static struct played {
 	size_t fed_len;
 	size_t args;
 	char command[64];
-	uint32_t number; /* 0: a free place */
+	uint32_t number; /* 0: a free slot */
 	uint32_t grace_ms;
 	struct box_backend_process_peek peek; /* the last one */
 	int peeks;
@@ -28,7 +28,7 @@ static struct played {
 	int follows;
 	int eofs;
 	bool dropped;
-	bool found; /* by one who did not begin it, with: */
+	bool found; /* adopted, not started here, with: */
 	struct box_backend_process_record past;
 	int64_t memory_mb; /* when it was begun */
 } played[PLAYED_MAX];
@@ -176,7 +176,7 @@ static inline void start_processes(void)
 	rules.retention_sec = 300;
 }
 
-/* Nothing may be left in any box. */
+/* Checks that no box has a process left. */
 static inline void finish_processes(void)
 {
 	finish();
@@ -187,7 +187,7 @@ static inline void finish_processes(void)
 	}
 }
 
-/* Told what state the process is in now. */
+/* Reports the current state of the process. */
 static inline void tell(uint32_t number, struct box_backend_process_state state)
 {
 	struct played *one = played_of(number);
@@ -200,7 +200,7 @@ static inline void tell_running(uint32_t number)
 	tell(number, (struct box_backend_process_state){.running = true});
 }
 
-/* It has ended, and wrote no more than up to out_end. */
+/* It has ended, with output up to out_end. */
 static inline void tell_exit(uint32_t number, int code, uint64_t out_end)
 {
 	tell(number,
@@ -230,7 +230,7 @@ static inline struct box_session *session_of(const char *id)
 	return session;
 }
 
-/* What an operation's `done` was told. */
+/* What `done` of an operation got. */
 struct ended_op {
 	int calls;
 	const struct box_process *process;
@@ -266,7 +266,7 @@ static inline const struct box_process_spec *process_spec(const char *id, const 
 	return spec;
 }
 
-/* Starts one: 0, 1 with *ret_op, or negative with op->err. */
+/* Starts a process: 0, 1 with *ret_op, or negative with op->err. */
 static inline int begin(
 	const char *session, const char *id, struct ended_op *op, struct box_process_op **ret_op)
 {
@@ -281,7 +281,7 @@ static inline int begin(
 	return r;
 }
 
-/* One that starts at once; its number in the box. */
+/* A process that starts at once; returns its number in the box. */
 static inline uint32_t begun(const char *session, const char *id)
 {
 	struct ended_op op;

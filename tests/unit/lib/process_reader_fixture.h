@@ -1,11 +1,11 @@
-/* Readers of managed processes that write down what they are told. */
+/* Readers of managed processes that record what they receive. */
 #pragma once
 
 #include "base/limits.h"
 #include "tests/unit/lib/process_fixture.h"
 
 #define KIB 1024U
-#define WINDOW (256 * KIB) /* of input on its way */
+#define WINDOW (256 * KIB) /* of input in flight */
 
 struct reading {
 	struct box_process_reader *reader;

@@ -1,4 +1,4 @@
-/* The runtime over a host that waits for the test, which sees all that was asked of it. */
+/* The runtime over a fake host: it records every request and answers when the test says so. */
 #pragma once
 
 #include "base/log.h"
@@ -6,7 +6,7 @@
 #include "tests/unit/lib/json_tree.h"
 #include "tests/unit/lib/manual_backend.h"
 
-/* What the runtime asked of its host. */
+/* Requests of the runtime to its host. */
 static struct {
 	int folders;
 	char path[BOX_PATH_MAX];

@@ -1,5 +1,5 @@
-/* Sessions over a backend that waits for the test: every order of making, running, removing and
- * cancelling is played by hand. */
+/* Sessions over the manual backend: makes, runs, removals and cancels can complete in every order.
+ */
 #pragma once
 
 #include "runtime/session/session.h"
@@ -15,7 +15,7 @@ static const struct box_context first = {{"inst", 4}, {"ws", 2}, 1};
 static const struct box_context second = {{"inst", 4}, {"ws", 2}, 2};
 static const struct box_context elsewhere = {{"inst", 4}, {"other", 5}, 1};
 
-/* What an operation's `done` was told. */
+/* What `done` of an operation got. */
 struct note {
 	int calls;
 	bool failed;
@@ -24,8 +24,8 @@ struct note {
 	enum box_backend_end_reason reason;
 	int exit_code;
 	char out[64];
-	size_t sessions_then;    /* how many there were in that moment */
-	size_t shown_then;       /* and how many of them could be seen */
+	size_t sessions_then;    /* how many sessions there were at that moment */
+	size_t shown_then;       /* and how many of them were visible */
 	void (*then)(void *arg); /* called from inside `done` */
 	void *then_arg;
 };
@@ -44,7 +44,7 @@ static inline void start(void)
 	kept_arena = box_arena_new();
 }
 
-/* Removes what is left and checks that nothing stayed. */
+/* Removes what is left and checks that nothing leaked. */
 static inline void finish(void)
 {
 	box_sessions_remove_all(sessions);
@@ -207,7 +207,7 @@ static inline void expect_status(const char *physical_id, const char *status)
 	box_arena_free(arena);
 }
 
-/* It is being removed: in no list and no count, though its box is not gone yet. */
+/* It is being removed: in no list and no count, although its box still exists. */
 static inline void expect_not_shown(const char *physical_id, size_t others)
 {
 	struct box_arena *arena = box_arena_new();

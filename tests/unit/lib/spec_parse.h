@@ -1,4 +1,4 @@
-/* Specs out of JSON text, and what a refusal says. */
+/* Specs from JSON text, and the texts of refusals. */
 #pragma once
 
 #include <errno.h>
@@ -45,7 +45,7 @@ static inline char *repeated(struct box_arena *arena, const char *head, char c, 
 	return text;
 }
 
-/* Texts of refusals, behind the name of the field where they have none. */
+/* The text of a refusal, after the name of its field if it has one. */
 #define NOT_INT "\n  Input should be a valid integer"
 #define NOT_INT_TEXT NOT_INT ", unable to parse string as an integer"
 #define INT_SIZE "\n  Unable to parse input string as an integer, exceeded maximum size"

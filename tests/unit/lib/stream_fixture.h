@@ -1,10 +1,10 @@
-/* Live commands through the dispatcher: what is asked, and the parts that come back. */
+/* Live commands through the dispatcher: the requests, and the parts that come back. */
 #pragma once
 
 #include "tests/unit/lib/dispatch_fixture.h"
 
-/* Begins the command `cmd` in the living session "s" as request `seq`; `more` are further members
- * of data, with their comma in front. */
+/* Starts the command `cmd` in the running session "s" as request `seq`; `more` are further members
+ * of data, each with a comma before it. */
 static inline void stream_with(
 	struct connection *connection, int64_t seq, const char *cmd, const char *more)
 {
@@ -74,7 +74,7 @@ static inline void say_err(const char *cmd, const char *text)
 
 static const struct box_backend_exec_outcome well = {.duration_ms = 7};
 
-/* Eight parts have gone out, numbers 1 to 8; number 9 and 10 wait. */
+/* Eight parts were sent, numbers 1 to 8; 9 and 10 wait. */
 static inline void fill_window(struct connection *connection)
 {
 	start_live(connection);

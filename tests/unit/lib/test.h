@@ -1,9 +1,8 @@
-/* The unit test frame: TEST(name) { ... } registers itself and runs in a process of its own.
+/* The unit test framework: TEST(name) { ... } registers itself and runs in a process of its own.
  *
- * A test fails by an ASSERT that prints both sides, by a crash, or by running past its time. Output
- * is TAP. `prog NAME` runs one test in this process, for a debugger. A test program is one .c file
- * that includes this header once; it needs no main.
- */
+ * A test fails by an ASSERT that prints both sides, by a crash, or by its timeout. Output is TAP.
+ * `prog NAME` runs one test in this process, for a debugger. A test program is one .c file that
+ * includes this header once; it needs no main. */
 #pragma once
 
 #include <inttypes.h>
@@ -92,13 +91,13 @@ static struct test_case **test_tail = &test_cases;
 		}                                                                             \
 	} while (0)
 
-/* Bytes into the middle of others: no NUL goes with them. */
+/* Copies bytes into the middle of others, without a NUL. */
 static inline void put_bytes(void *to, const void *bytes, size_t len)
 {
 	memcpy(to, bytes, len);
 }
 
-/* Bit for bit: -0.0 is not 0.0, and a NaN is itself. */
+/* Compares bits: -0.0 is not 0.0, and a NaN equals itself. */
 static inline bool same_real(double a, double b)
 {
 	uint64_t bits[2];

@@ -1,4 +1,4 @@
-/* A bridge of a microVM box, between a box-rpc and a guest that are both played. */
+/* The bridge of a microVM box between a fake box-rpc and a fake guest. */
 #pragma once
 
 #include <errno.h>
@@ -51,7 +51,7 @@ _Noreturn static inline void play_bridge(struct box_bridge *bridge, int tell)
 	(void)sigprocmask(SIG_BLOCK, &set, NULL);
 	(void)prctl(PR_SET_PDEATHSIG, (long)SIGKILL);
 	bridge->signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-	/* Before the machine is there, which is asked to exit by it. */
+	/* Before the virtual machine is there, which it asks to exit. */
 	(void)signal(SIGTERM, exit_well);
 	pid_t parent = getpid();
 	pid_t pid = fork();
@@ -111,7 +111,7 @@ static inline void start(uint32_t deadline_ms)
 	mount_helper = mount_helpers[0];
 }
 
-/* How it ended: 0 after a report that it is ready, else 1. */
+/* How it ended: 0 after a ready report, else 1. */
 static inline int ended(void)
 {
 	int status = 0;
@@ -168,7 +168,7 @@ static inline struct box_init_header read_packet(char *bytes)
 	return header;
 }
 
-/* A guest that is up, and has been asked for its time. */
+/* A guest that has reported ready, and got the request for its clock. */
 static inline uint64_t start_ready(void)
 {
 	struct box_microvm_clock clock;
@@ -244,7 +244,7 @@ static inline bool is_quiet(int fd, int wait_ms)
 static char bytes[BOX_INIT_PACKET_MAX];
 static char packet[BOX_INIT_PACKET_MAX];
 
-/* The line that box-rpc is told last. */
+/* The last line that box-rpc receives. */
 static inline const char *hear_last(void)
 {
 	struct box_init_header header;

@@ -1,4 +1,4 @@
-/* ZIPs for tests, written by hand so that each field can lie. */
+/* ZIPs for tests, written by hand so that each field can be wrong. */
 #pragma once
 
 #include <libdeflate.h>
@@ -10,7 +10,8 @@
 #include "base/cleanup.h"
 #include "tests/unit/lib/test.h"
 
-/* One entry as the test wants it. What is 0 or NULL is what an honest packer would write. */
+/* One entry as the test wants it. Members that are 0 or NULL are as an honest packer would write
+ * them. */
 struct zip_item {
 	const char *name;
 	size_t name_len;   /* 0: that of the text */
@@ -19,23 +20,23 @@ struct zip_item {
 	size_t content_len;
 	const void *extra; /* in the central header, and in the local one if is_extra_local */
 	size_t extra_len;
-	size_t gap;        /* bytes before it that are nobody's */
+	size_t gap;        /* unused bytes before it */
 	uint32_t mode;     /* of unix */
 	uint32_t dos;      /* attributes */
 	uint32_t crc_off;  /* added to the right one, in both headers */
 	int32_t size_off;  /* likewise */
-	int32_t local_off; /* added to the size in the local header alone */
+	int32_t local_off; /* added to the size in the local header only */
 	uint32_t descriptor_off;
 	uint16_t flags;
 	uint16_t method;
 	uint16_t disk;
 	bool is_extra_local;
-	bool has_descriptor; /* and nothing in the local header */
+	bool has_descriptor; /* with sizes 0 in the local header */
 };
 
 #define _zip_ _cleanup_(box_buf_free) struct box_buf
 
-/* What goes into the end. */
+/* Values for the end record. */
 struct zip_end {
 	uint16_t disk;
 	int count_off;

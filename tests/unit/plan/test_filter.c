@@ -1,8 +1,7 @@
-/* What each profile answers, found by running its program on made-up calls (bpf.h).
+/* What each seccomp profile answers, found by running its program on made-up calls (bpf.h).
  *
- * The rows are held against the program bit by bit; what the rows must say is written here a second
- * time, by name, so that a row changed by mistake is seen.
- */
+ * The rows of the table are compared with the program bit by bit. What the rows must say is written
+ * here a second time, by name, so that a row changed by mistake is noticed. */
 #include <errno.h>
 #include <linux/audit.h>
 #include <sys/prctl.h>
@@ -24,7 +23,7 @@
 #define KILLED (-2) /* BOX_FILTER_DONE is -1 */
 #define NUMBERS 2000
 
-/* Every program there is: by profile, with and without a network, of commands and of the mounter. */
+/* Every program: by profile, with and without a network, for commands and for the mounter. */
 #define KINDS (BOX_FILTERS_ * 4)
 #define OFF 0
 #define NETWORK 1
@@ -92,7 +91,7 @@ static const struct box_filter_row *row_of(const char *name)
 	TEST_FAIL("no row for %s", name);
 }
 
-/* What the program of this kind is made of for a row of the table. */
+/* The expected program for a row of the table, in this profile. */
 static const struct box_filter_rule *rule_of(int kind, const struct box_filter_row *row)
 {
 	for (size_t i = 0; (kind & MOUNTER) && i < box_filter_mounter_rows_count; i++) {
@@ -133,7 +132,7 @@ static bool holds(const struct box_filter_case *one, const uint64_t args[6])
 	return one->list.count == 0;
 }
 
-/* What the rule says, read in the plainest way. */
+/* The meaning of a rule, evaluated in the simplest way. */
 static int meaning_of(int kind, const struct box_filter_rule *rule, const uint64_t args[6])
 {
 	for (size_t i = 0; i < rule->count; i++) {
@@ -150,8 +149,8 @@ static void put_bits(uint64_t *arg, uint32_t mask, uint32_t value)
 	*arg = (*arg & ~(uint64_t)mask) | value;
 }
 
-/* Around one case, and one value of its list: as it stands, with each bit of each argument turned,
- * and with the neighbours of the value. */
+/* Calls around one case and one value of its list: unchanged, with each bit of each argument
+ * flipped, and with the neighbours of the value. */
 static void hold_case(int kind, const struct box_filter_row *row,
 	const struct box_filter_case *wanted, size_t value, uint64_t noise)
 {
@@ -207,7 +206,7 @@ TEST(the_program_says_what_the_rows_say)
 	}
 }
 
-/* A case that says what is said anyway, or a value that stands twice, was meant to be another. */
+/* A case that says the same as the default, or a duplicate value, was meant to be another one. */
 static void sound_rule(const struct box_filter_rule *rule)
 {
 	for (size_t i = 0; i < rule->count; i++) {
@@ -278,7 +277,7 @@ TEST(other_numbers_are_unknown)
 			}
 		}
 		ASSERT_INT(ask(kind, NATIVE, 0x3fffffff, args), ENOSYS);
-		/* What a tracer leaves behind that wants no call at all. */
+		/* What a tracer leaves when it wants no call made. */
 		ASSERT_INT(ask(kind, NATIVE, UINT32_MAX, args), ENOSYS);
 	}
 }
@@ -320,10 +319,10 @@ TEST(few_calls_answer)
 	for (int i = 0; i < KINDS; i++) {
 		printf("# %s: %d calls answer, %zu instructions\n", name_of(i),
 			answering(kind_of(i).profile), programs[i].count);
-		/* Each box pays for them when it is made. */
+		/* Each box is charged for them when it is made. */
 		ASSERT(programs[i].count <= 600);
 	}
-	/* As docs/security.md says. */
+	/* The number in docs/security.md. */
 	ASSERT_INT(answering(BOX_FILTER_DEFAULT), 236);
 	ASSERT_INT(answering(BOX_FILTER_STRICT), 157);
 }
@@ -380,7 +379,7 @@ static void hold(const struct probe *probes, size_t count)
 	}
 }
 
-/* Where it depends on the network, too. */
+/* Results that also depend on the network. */
 static void hold_only(int which, const struct probe *probes, size_t count)
 {
 	compile();
@@ -424,7 +423,7 @@ TEST(the_mounter_attaches_mounts_and_no_more)
 {
 	hold_only(MOUNTER, mounter_probes, COUNT(mounter_probes));
 	hold_only(MOUNTER | NETWORK, mounter_probes, COUNT(mounter_probes));
-	/* What commands are answered, those that it starts must be. */
+	/* Calls that commands may make must be allowed for the mounter's children, too. */
 	for (size_t i = 0; i < COUNT(everywhere); i++) {
 		static const uint64_t none[6];
 		expect(KIND(BOX_FILTER_STRICT, MOUNTER), everywhere[i], none, 0);
@@ -441,7 +440,7 @@ TEST(profiles_have_names)
 	ASSERT(box_filter_find("Default") < 0);
 }
 
-/* Behind the real thing; _exit because a leak checker would want ptrace. */
+/* Under the real filter; _exit because the leak checker needs ptrace. */
 static void live(const struct box_filter *program, bool mounter)
 {
 	struct sock_fprog fprog = {(unsigned short)program->count, program->instructions};
@@ -462,7 +461,7 @@ static void live(const struct box_filter *program, bool mounter)
 	if (syscall(SYS_ioctl, 0, 0x5412, "x") != -1 || errno != EPERM) {
 		_exit(5);
 	}
-	/* A second filter, by both doors. */
+	/* A second filter, by both calls. */
 	struct sock_filter allow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
 	struct sock_fprog more = {1, &allow};
 	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &more) != -1 || errno != EINVAL) {

@@ -1,4 +1,4 @@
-/* Which resources are held where. */
+/* Which resources of a box a limit holds, on which kind of host. */
 #include "plan/bounds.h"
 #include "tests/unit/lib/test.h"
 

@@ -1,4 +1,4 @@
-/* Plans: whole ones against files that people can read, and what changes from one to another.
+/* Plans: whole ones against readable files, and the differences from one to another.
  *
  * The expected prints are in plans/ beside this file. */
 #include <errno.h>
@@ -22,7 +22,7 @@ static void add_entry(const char *name, const char *link)
 	(void)snprintf(entry->link, sizeof(entry->link), "%s", link);
 }
 
-/* As root on a merged-/usr host that can do everything; network off, no host folder. */
+/* As root on a merged-/usr host with every feature; network off, no host folder. */
 static void set_up(void)
 {
 	ask = (struct box_plan_request){.name = "s1",
@@ -112,7 +112,7 @@ static void assert_printed(const char *name)
 	ASSERT_STR(actual_text, expected_text);
 }
 
-/* The last step of a kind at a target, or NULL. */
+/* The last step of a kind for a target, or NULL. */
 static const struct box_plan_step *find(enum box_plan_step_kind kind, const char *target)
 {
 	const struct box_plan_step *found = NULL;
@@ -217,7 +217,7 @@ TEST(whole_krun)
 	assert_printed("microvm");
 }
 
-/* The one id of a plain user is the jail's alone: root inside is the guest's own. */
+/* An ordinary user's only id is the jail's: root inside belongs to the guest. */
 TEST(whole_krun_rootless)
 {
 	set_up();
@@ -253,7 +253,7 @@ TEST(a_machine_has_whole_cpus_of_the_host)
 	}
 }
 
-/* Nothing of the machine's limits follows what a caller asks for commands. */
+/* Limits of the virtual machine do not depend on what a caller requests for commands. */
 TEST(a_jail_is_limited_by_what_it_holds)
 {
 	set_up();
@@ -276,7 +276,7 @@ TEST(whole_strict)
 	assert_printed("strict");
 }
 
-/* What stands at some paths: t a tmpfs, h the host folder, f a folder, l a link, - nothing. In this
+/* What is at some paths: t a tmpfs, h the host folder, f a folder, l a link, - nothing. In this
  * order: the workspace, /tmp, /run, /run/lock, /home/box, /opt, /var, /var/lib, /var/tmp. */
 static void describe(char *out)
 {
@@ -341,7 +341,8 @@ TEST(the_workspace_takes_its_place)
 	}
 }
 
-/* Each mount has one step that made its mount point, before it, and none is mounted twice. */
+/* Each mount has exactly one earlier step that made its mount point, and no target is mounted
+ * twice. */
 static void assert_mount_points(void)
 {
 	for (size_t i = 1; i < plan.step_count; i++) {
@@ -366,7 +367,8 @@ static void assert_mount_points(void)
 	}
 }
 
-/* Nothing is made below a link or in a tree from outside, nothing covers what is there already. */
+/* Nothing is created below a link or in a tree from the host, and nothing covers an existing mount.
+ */
 static void assert_order(void)
 {
 	for (size_t i = 1; i < plan.step_count; i++) {
@@ -534,7 +536,7 @@ TEST(every_namespace_is_new)
 	ASSERT(plan.ask == &ask);
 }
 
-/* Nothing that a caller names can steer a terminal or look like another line. */
+/* Text from a caller cannot steer a terminal or look like another line. */
 TEST(printing_escapes)
 {
 	set_up();
@@ -567,7 +569,7 @@ TEST(inodes_follow_the_size)
 	}
 }
 
-/* The quota bounds the file system that is the workspace, and no other. Memory bounds it too. */
+/* The quota limits the file system of the workspace, and no other. Memory limits it, too. */
 TEST(quota_of_own_workspace)
 {
 	static const struct {
@@ -601,7 +603,7 @@ TEST(quota_of_own_workspace)
 	}
 }
 
-/* A folder of the host is held to it by boxd, and one that is read-only by itself. */
+/* boxd enforces the quota of a host folder; a read-only one needs none. */
 TEST(quota_of_host_folder)
 {
 	set_up();

@@ -1,5 +1,6 @@
-/* Requests that get no plan, and why: whatever a hostile caller can put into the struct, what the
- * operator's policy says wrongly, and what a host lacks; and those that get less than asked. */
+/* Requests that get no plan, and why: whatever a hostile caller can put into the struct, mistakes
+ * in the operator's policy, and features that a host lacks; also plans that give less than
+ * requested. */
 #include <errno.h>
 
 #include "plan/plan.h"
@@ -33,7 +34,7 @@ static void set_up(void)
 	host.root_entry_count = 4;
 }
 
-/* A refusal leaves the plan as it was. */
+/* A refusal leaves the plan unchanged. */
 static void assert_refused(enum box_code code, int errnum, const char *text)
 {
 	memset(&plan, 0x5a, sizeof(plan));
@@ -126,15 +127,13 @@ TEST(numbers_out_of_range)
 	static const struct {
 		size_t offset;
 		const char *text;
-		uint32_t most; /* that is right */
+		uint32_t most; /* the largest valid value */
 	} rows[] = {
-		{offsetof(struct box_plan_request, host_mode),
-			"host_mode is not a known value", 2},
+		{offsetof(struct box_plan_request, host_mode), "host_mode is not a known value", 2},
 		{offsetof(struct box_plan_request, network), "network must be 0 or 1", 1},
 		{offsetof(struct box_plan_request, writable_root), "writable_root must be 0 or 1",
 			1},
-		{offsetof(struct box_plan_request, profile), "profile is not a known value",
-			1},
+		{offsetof(struct box_plan_request, profile), "profile is not a known value", 1},
 		{offsetof(struct box_plan_request, kind), "kind is not a known value", 1},
 	};
 	static const uint32_t beyond[] = {1, 2, 0x7fffffff};
@@ -263,7 +262,7 @@ TEST(paths_that_are_none)
 		(void)snprintf(text, sizeof(text), "host_path %s", wrong_paths[i].why);
 		assert_invalid(text);
 		if (wrong_paths[i].path[0] == '\0') {
-			continue; /* no root file system of its own */
+			continue; /* has no root file system of its own */
 		}
 		set_up();
 		put_text(policy.rootfs, sizeof(policy.rootfs), wrong_paths[i].path);
@@ -321,7 +320,7 @@ TEST(targets)
 {
 	static const struct {
 		const char *path;
-		const char *text; /* NULL: it may be */
+		const char *text; /* NULL: it is allowed */
 	} rows[] = {
 		{"/", "mount_path must not be the root of the box"},
 		{"/usr", "mount_path /usr is part of the box's system folder /usr"},
@@ -370,7 +369,7 @@ TEST(targets_are_checked_for_the_plan)
 	set_up();
 	put_text(ask.mount_path, sizeof(ask.mount_path), "/etc/ssl");
 	assert_invalid("mount_path /etc/ssl is part of the box's system folder /etc");
-	/* Without an error to fill the answer is the same. */
+	/* The result is the same without an error to fill in. */
 	ASSERT_INT(box_plan_make(&ask, &policy, &host, &plan, NULL), -EINVAL);
 	ASSERT_INT(box_plan_check_target("/etc/ssl", "target", NULL), -EINVAL);
 }
@@ -446,7 +445,7 @@ TEST(limits_that_cannot_be_set)
 	ASSERT(!plan.limited);
 	host.cgroups = true;
 	assert_planned();
-	ASSERT(plan.limited); /* leave to go without is not used where it is not needed */
+	ASSERT(plan.limited); /* permission to run without limits is not used where it is not needed */
 }
 
 TEST(a_network_that_cannot_be_given)
@@ -467,7 +466,7 @@ TEST(a_network_that_cannot_be_given)
 	ASSERT(plan.network);
 }
 
-/* The only id of a box must not be root's. */
+/* The only id of a box must not be root. */
 TEST(root_without_ranges)
 {
 	set_up();
@@ -552,7 +551,7 @@ TEST(counts_saturate)
 	}
 }
 
-/* One box has a part of fs.file-max, but programs need some files each. */
+/* Each box gets a fraction of fs.file-max, but programs need some files each. */
 TEST(open_files_are_a_share_of_the_host_s)
 {
 	static const struct {

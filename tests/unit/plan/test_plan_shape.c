@@ -1,4 +1,4 @@
-/* When what was prepared for one request serves another. */
+/* When a warm box that was prepared for one request can serve another. */
 #include "plan/plan.h"
 #include "tests/unit/lib/test.h"
 
@@ -8,7 +8,7 @@ static struct box_plan_host host;
 static struct box_plan plan;
 static struct box_err err;
 
-/* As root on a host that can do everything, with a folder of it. */
+/* As root on a host with every feature, with a host folder. */
 static void set_up(void)
 {
 	ask = (struct box_plan_request){.name = "s1",
@@ -28,7 +28,7 @@ static void set_up(void)
 		.root_entry_count = 2};
 }
 
-/* What a blank is built by. */
+/* The part of a plan that a warm box is built from. */
 static void assert_same_steps(const struct box_plan *other)
 {
 	ASSERT_INT(plan.step_count, other->step_count);
@@ -69,7 +69,7 @@ static void change(struct box_plan_request *to, unsigned field)
 		to->pids++;
 		break;
 	case 5:
-		to->quota_bytes = BOX_MIB; /* of a folder of the host, which is not the box's */
+		to->quota_bytes = BOX_MIB; /* of a host folder, which does not belong to the box */
 		break;
 	case 6:
 		strcpy(to->mount_path, "/elsewhere");
@@ -92,7 +92,7 @@ static void change(struct box_plan_request *to, unsigned field)
 	}
 }
 
-/* Each field by itself: what a blank does not depend on, and what it does. */
+/* Each field by itself: those that a warm box does not depend on, and those that it does. */
 TEST(one_shape)
 {
 	static struct box_plan first;
@@ -114,7 +114,7 @@ TEST(one_shape)
 	}
 }
 
-/* What may be reached is settled when the box is there. */
+/* The network allowlist is applied later, when the box exists. */
 TEST(egress_is_no_shape)
 {
 	set_up();
@@ -124,7 +124,7 @@ TEST(egress_is_no_shape)
 	ASSERT(box_plan_same_shape(&ask, &other, &host));
 }
 
-/* A workspace of the box's own is made with its size. */
+/* A private workspace is created with its size. */
 TEST(own_workspaces_differ_by_quota)
 {
 	set_up();

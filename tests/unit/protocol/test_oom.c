@@ -1,4 +1,4 @@
-/* The count of kills in the texts that kernels write. */
+/* The count of out-of-memory kills in the kernel's texts. */
 #include "protocol/oom.h"
 #include "tests/unit/lib/test.h"
 
@@ -32,7 +32,7 @@ static const struct {
 	{"oom_kill ", 0},
 	{"", 0},
 	{"\n\n\noom_kill 1\n", 1},
-	/* as large as it gets, and larger */
+	/* the maximum, and beyond */
 	{"oom_kill 18446744073709551615\n", UINT64_MAX},
 	{"oom_kill 18446744073709551614\n", UINT64_MAX - 1},
 	{"oom_kill 18446744073709551616\n", UINT64_MAX},
@@ -42,7 +42,7 @@ static const struct {
 TEST(counts)
 {
 	for (size_t i = 0; i < COUNT(rows); i++) {
-		/* On the heap and without a NUL: a byte too far is found. */
+		/* On the heap and without a NUL, so that a read past it is detected. */
 		size_t len = strlen(rows[i].text);
 		char *text = malloc(len ? len : 1);
 		ASSERT(text);

@@ -1,4 +1,4 @@
-/* Packets between box-rpc and box-init: what is well-formed, at its edges. */
+/* Packets between box-rpc and box-init: which are well-formed, at the edges. */
 #include <errno.h>
 
 #include "protocol/init.h"

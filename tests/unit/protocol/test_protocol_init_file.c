@@ -1,5 +1,5 @@
-/* What is asked of the process that works on files, and what it may answer: every number out of its
- * range, every name that is none, is refused. */
+/* Requests and answers of the process that does file work: every number out of range and every
+ * invalid name is refused. */
 #include <errno.h>
 
 #include "base/macros.h"
@@ -184,7 +184,7 @@ static void add_entry(const char *name, size_t name_size, uint32_t type, const c
 	add(target, strlen(target));
 }
 
-/* How many are believed; -EBADMSG when one is not. */
+/* How many entries are accepted; -EBADMSG when one is invalid. */
 static int count_entries(const char *after_name)
 {
 	struct box_str left = {said, said_size};

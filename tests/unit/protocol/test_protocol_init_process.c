@@ -1,4 +1,4 @@
-/* Which packets about managed processes are well-formed: each kind at its edges. */
+/* Packets about managed processes: which are well-formed, each kind at its edges. */
 #include "protocol/init.h"
 #include "protocol/init_process.h"
 #include "tests/unit/lib/test.h"
@@ -22,7 +22,7 @@ static bool request_good(uint32_t kind, const void *first, size_t first_size, si
 {
 	size_t size = make(kind, 7, first, first_size, rest);
 	bool good = box_init_check_request(packet, size) == 0;
-	/* It is no answer, a piece of it is nothing, and it is always about one process. */
+	/* It is not an answer, a truncated one is invalid, and it is always about one process. */
 	ASSERT(box_init_check_answer(packet, size) < 0);
 	ASSERT(box_init_check_request(packet, size - 1) < 0);
 	size = make(kind, 0, first, first_size, rest);
@@ -53,7 +53,7 @@ TEST(keep)
 {
 	static const struct {
 		struct box_init_start_process keep;
-		size_t more; /* bytes beyond what it says; or one fewer */
+		size_t more; /* bytes beyond what it says; or one byte less */
 		bool good;
 	} table[] = {
 		{{0, 0, 0, 2, 2}, 0, true},
@@ -91,7 +91,7 @@ TEST(keep)
 			TEST_FAIL("row %zu", i);
 		}
 	}
-	/* Sums that go round. */
+	/* Sums that overflow. */
 	struct box_init_start_process round = {0, 0, 0, 2, UINT32_MAX};
 	ASSERT(!request_good(BOX_INIT_START_PROCESS, &round, sizeof(round), 1));
 	round = (struct box_init_start_process){UINT16_MAX, 0, 2, 2, 2};
@@ -99,7 +99,7 @@ TEST(keep)
 	ASSERT(!request_good(BOX_INIT_START_PROCESS, &round, sizeof(round) - 1, 0));
 	ASSERT(!request_good(BOX_INIT_START_PROCESS, NULL, 0, 0));
 	ASSERT(!request_good(BOX_INIT_START_PROCESS_IN, NULL, 0, 0));
-	/* Its door is no part of the bytes. */
+	/* The fd of cgroup.procs is not part of the bytes. */
 	struct box_init_start_process least = {0, 0, 0, 2, 2};
 	ASSERT(request_good(BOX_INIT_START_PROCESS_IN, &least, sizeof(least), 4));
 	ASSERT(!request_good(BOX_INIT_START_PROCESS_IN, &least, sizeof(least), 3));
@@ -235,7 +235,7 @@ TEST(states)
 			table[i].good) {
 			TEST_FAIL("row %zu", i);
 		}
-		/* With an end of stderr, as long as one may be; of an unknown one there is none. */
+		/* With a tail of stderr of the maximum size; an unknown process has none. */
 		bool good = table[i].good && state->phase != BOX_INIT_PROCESS_UNKNOWN;
 		if (answer_good(BOX_INIT_PROCESS_STATE, state, sizeof(*state),
 			    BOX_INIT_STDERR_TAIL_MAX) != good) {

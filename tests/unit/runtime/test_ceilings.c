@@ -87,7 +87,7 @@ TEST(the_operators_own)
 	ASSERT_INT(ceilings.promised_memory_mb, 8000);
 	ASSERT_INT(ceilings.workspace_artifact_mb, 50);
 	ASSERT_INT(config->limits.reserve_memory_mb, 0);
-	/* A client raises none of it; what the client may set it still does. */
+	/* A client cannot raise the operator's ceilings; its own settings still apply. */
 	ASSERT_INT(merge(&config,
 			   "{\"limits\":{\"max_sessions\":11,\"max_memory_mb\":90000,\"max_pids\":"
 			   "\"many\",\"reserve_memory_mb\":1}}"),
@@ -102,7 +102,7 @@ TEST(the_operators_own)
 	finish(config);
 }
 
-/* What nobody asked for is not refused. */
+/* A default above the ceiling is not refused. */
 TEST(times_that_nobody_has_set)
 {
 	static const struct {
@@ -164,7 +164,7 @@ TEST(specs_above_a_ceiling)
 	ASSERT_INT(box_ceilings_check_process(&ceilings, &process, &err), -ERANGE);
 	process.memory_mb = 24000;
 	ASSERT_INT(box_ceilings_check_process(&ceilings, &process, &err), 0);
-	/* Nothing is known: nothing is refused. */
+	/* With unknown host values nothing is refused. */
 	spec.memory_mb = INT64_MAX;
 	ASSERT_INT(box_ceilings_check_spec(&(struct box_ceilings){0}, &spec, &err), 0);
 }

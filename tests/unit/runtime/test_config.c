@@ -28,7 +28,7 @@ TEST(nothing_set)
 		ASSERT_INT(box_config_may_make_workspace(config, &err), 0);
 		ASSERT_INT(merge(&config, "{}"), 0);
 	}
-	/* What LangBot has by default is what may be mounted by default. */
+	/* LangBot's default root is the default of what may be mounted. */
 	ASSERT_STR(config->skills_root, "/here/data/box/skills");
 	ASSERT_STR(joined(config->mount_roots), "/here/data/box ");
 	ASSERT(config->narrower_roots[0] == NULL && config->client_skills == NULL);
@@ -48,7 +48,8 @@ TEST(langbot_default_map)
 	ASSERT_STR(config->default_workspace, "/here/data/box/default");
 	ASSERT_STR(config->skills_root, "/here/data/box/skills");
 	ASSERT_STR(joined(config->allowed_mount_roots), "/here/data/box /tmp ");
-	/* LangBot's own folder is its relative root: narrowing to /tmp alone would refuse it. */
+	/* LangBot's own folder is below its relative root: narrowing to /tmp alone would refuse it.
+	 */
 	ASSERT_STR(joined(config->mount_roots), "/here/data/box ");
 	ASSERT_STR(joined(config->narrower_roots), "");
 	ASSERT(config->client_skills == NULL);
@@ -221,7 +222,7 @@ TEST(merging)
 	ASSERT(config->require_context);
 	ASSERT_INT(box_map_get(&config->map, "limits")->count, 1);
 
-	/* null unsets, and what is false is no section. */
+	/* null unsets, and false is not a section. */
 	ASSERT_INT(merge_as(&config,
 			   "{\"backend\":null,\"session_ttl_sec\":null,\"require_context\":null,"
 			   "\"allowed_origins\":[],\"limits\":[],\"local\":false}",
@@ -243,7 +244,7 @@ TEST(merging)
 }
 
 /* The result must not point into the map it came from. */
-/* A client may ask for less, never open a door. */
+/* A client may ask for less, never for more. */
 TEST(operators_own)
 {
 	struct box_config *config = box_config_default();

@@ -1,4 +1,5 @@
-/* The admission section of a configuration: verdicts, values, and that it stays on. */
+/* The admission section of a configuration: verdicts, values, and that it cannot be switched off
+ * later. */
 #include "base/arena.h"
 #include "runtime/config/config.h"
 #include "tests/unit/lib/config_merge.h"
@@ -6,7 +7,7 @@
 #define POLICY(field, text) "1 validation error for SandboxAdmissionPolicy\n" field "\n  " text
 #define INTEGER(field) POLICY(field, "Value error, must be an integer")
 
-/* Verdicts and texts as the reference's policy model gives them. */
+/* Verdicts and texts of the reference's policy model. */
 static const struct {
 	const char *section;
 	bool required;
@@ -132,11 +133,11 @@ TEST(admission_stays_on)
 		ASSERT_STR(config->admission.error, locked);
 		ASSERT_INT(config->admission.memory_mb, 64);
 	}
-	/* A right section that keeps it on is taken and clears the error. */
+	/* A valid section that keeps it on is accepted and clears the error. */
 	ASSERT_INT(merge(&config, "{\"admission\":{\"required\":true,\"memory_mb\":128}}"), 0);
 	ASSERT(config->admission.error == NULL);
 	ASSERT_INT(config->admission.memory_mb, 128);
-	/* A malformed one turns it on, and it stays. */
+	/* A malformed section turns it on, and it stays on. */
 	finish(config);
 	config = box_config_default();
 	arena = box_arena_new();

@@ -1,4 +1,4 @@
-/* The names of the configuration: which are known, what is said of others, and what was meant. */
+/* The names of the configuration: which are known, the warnings for others, and suggestions. */
 #include "base/arena.h"
 #include "runtime/config/config_members.h"
 #include "tests/unit/lib/config_merge.h"
@@ -44,14 +44,14 @@ TEST(what_langbot_sends_is_known)
 	box_arena_free(arena);
 }
 
-/* A name, and what is said of it in a file for boxd alone. */
+/* A name, and the messages about it in a file for boxd alone. */
 TEST(what_was_meant)
 {
 	static const struct {
 		const char *map;
 		const char *said;
 	} rows[] = {
-		/* The review's own: each let everything be mounted. */
+		/* Typos that would allow mounting everything. */
 		{"{\"allowed_mount_roots\":[]}", "E allowed_mount_roots: " UNDER("local")},
 		{"{\"local\":{\"allowed_mount_root\":[]}}",
 			"E local.allowed_mount_root: " MEANT("allowed_mount_roots")},
@@ -59,7 +59,7 @@ TEST(what_was_meant)
 			"E local.allowed-mount-roots: " MEANT("allowed_mount_roots")},
 		{"{\"allowed-mount-roots\":[]}",
 			"E allowed-mount-roots: " MEANT("local.allowed_mount_roots")},
-		/* The newcomer's own. */
+		/* Typical mistakes of new users. */
 		{"{\"session_tll_sec\":1}", "E session_tll_sec: " MEANT("session_ttl_sec")},
 		{"{\"admission\":{\"requird\":true}}", "E admission.requird: " MEANT("required")},
 		{"{\"limits\":{\"max_sesions\":6}}",
@@ -70,7 +70,7 @@ TEST(what_was_meant)
 		{"{\"local\":{\"hostRoot\":1}}", "E local.hostRoot: " MEANT("host_root")},
 		{"{\"Local\":{}}", "E Local: " MEANT("local")},
 		{"{\"local\":{\"seccmop\":1}}", "E local.seccmop: " MEANT("seccomp")},
-		/* The wrong place. */
+		/* The wrong section. */
 		{"{\"rootfs\":1}", "E rootfs: " UNDER("local")},
 		{"{\"seccomp\":1}", "E seccomp: " UNDER("local")},
 		{"{\"degraded\":1}", "E degraded: " UNDER("local")},
@@ -84,7 +84,7 @@ TEST(what_was_meant)
 		{"{\"local\":{\"requirecontext\":1}}",
 			"E local.requirecontext: " MEANT("require_context, at the top")},
 		{"{\"local\":{\"backend\":1}}", "E local.backend: " TOP},
-		/* Nothing that is alike. */
+		/* No similar name. */
 		{"{\"foo\":1}", "E foo: " UNKNOWN},
 		{"{\"\":1}", "E : " UNKNOWN},
 		{"{\"_\":1}", "E _: " UNKNOWN},
@@ -92,10 +92,10 @@ TEST(what_was_meant)
 		{"{\"BoxError:\\n\":1}", "E BoxError??: " UNKNOWN},
 		{"{\"allowed_host_mount_roots\":[]}",
 			"E allowed_host_mount_roots: " MEANT("local.allowed_mount_roots")},
-		/* Several, in their order. */
+		/* Several, in order. */
 		{"{\"foo\":1,\"local\":{\"x\":1,\"image\":\"y\"},\"bar\":2}",
 			"E foo: " UNKNOWN "|E local.x: " UNKNOWN "|E bar: " UNKNOWN},
-		/* Names that are not this table's. */
+		/* Names that this table does not check. */
 		{"{\"images\":{\"any\":\"/x\"},\"local\":{\"profiles\":{\"any\":{}}}}", ""},
 		/* A section is a map or nothing. */
 		{"{\"local\":null,\"limits\":null,\"admission\":null}", ""},
@@ -117,7 +117,7 @@ TEST(what_was_meant)
 	box_arena_free(arena);
 }
 
-/* What an upgrade of LangBot brings does not stop boxd; a slip in one of ours does. */
+/* New keys of LangBot do not stop boxd; a typo in one of ours does. */
 TEST(under_langbots_own_section)
 {
 	static const struct {
@@ -159,7 +159,7 @@ TEST(a_client_is_never_refused)
 	box_arena_free(arena);
 }
 
-/* Every error is counted, and is told before any warning is. */
+/* Every error is counted, and errors are reported before warnings. */
 TEST(many_findings)
 {
 	arena = box_arena_new();

@@ -1,4 +1,5 @@
-/* The paths of a configuration: folders, allowed mount roots, whether the workspace may be made. */
+/* The paths of a configuration: folders, allowed mount roots, whether the workspace may be created.
+ */
 #include <errno.h>
 #include <string.h>
 
@@ -66,7 +67,7 @@ TEST(what_may_be_mounted)
 		const char *roots;
 		const char *narrower;
 	} rows[] = {
-		/* the file says it; an empty list is empty, a relative one is ours */
+		/* set in the file; an empty list is empty, a relative path is resolved by us */
 		{BOX_CONFIG_OPERATOR, "\"host_root\":\"/r\"", "/r ", ""},
 		{BOX_CONFIG_OPERATOR, "\"backend\":null", "/here/data/box ", ""},
 		{BOX_CONFIG_OPERATOR, "\"host_root\":\"/r\",\"allowed_mount_roots\":[]", "", ""},
@@ -75,13 +76,13 @@ TEST(what_may_be_mounted)
 		{BOX_CONFIG_OPERATOR, "\"allowed_mount_roots\":[\"/a\",\"b\"]", "/a /here/b ", ""},
 		{BOX_CONFIG_OPERATOR, "\"allowed_mount_roots\":\"./b\"", "/here/b ", ""},
 		{BOX_CONFIG_OPERATOR, "\"allowed_mount_roots\":[\"/\"]", "/ ", ""},
-		/* whoever has started us, where the file does not */
+		/* set on the command line, if not in the file */
 		{BOX_CONFIG_PARENT, "\"host_root\":\"/r\"", "/r ", ""},
 		{BOX_CONFIG_PARENT, "\"host_root\":\"/r\",\"allowed_mount_roots\":[]", "/r ", ""},
 		{BOX_CONFIG_PARENT,
 			"\"host_root\":\"./r\",\"allowed_mount_roots\":[\"./r\",\"/t\"]",
 			"/here/r /t ", ""},
-		/* a client narrows, where it is known what it means */
+		/* a client may narrow the roots where their meaning is known */
 		{BOX_CONFIG_CLIENT, "\"host_root\":\"/r\"", "/here/data/box ", ""},
 		{BOX_CONFIG_CLIENT, "\"host_root\":\"/r\",\"allowed_mount_roots\":[]",
 			"/here/data/box ", ""},
@@ -100,7 +101,7 @@ TEST(what_may_be_mounted)
 			0);
 		ASSERT_STR(joined(config->mount_roots), rows[i].roots);
 		ASSERT_STR(joined(config->narrower_roots), rows[i].narrower);
-		/* A map without the section leaves it with the meaning it has. */
+		/* Without the section, a map does not change the roots. */
 		ASSERT_INT(merge(&config, "{\"backend\":\"x\"}"), 0);
 		ASSERT_STR(joined(config->mount_roots), rows[i].roots);
 		ASSERT_STR(joined(config->narrower_roots), rows[i].narrower);
@@ -168,7 +169,7 @@ TEST(roots_of_the_command_line)
 		0);
 	ASSERT_INT(box_config_add_mount_roots(config, more, &err), 0);
 	ASSERT_STR(joined(config->mount_roots), "/a /x ");
-	/* They stay, once each. */
+	/* They stay, without duplicates. */
 	ASSERT_INT(merge(&config, "{\"local\":{}}"), 0);
 	ASSERT_INT(box_config_add_mount_roots(config, more, &err), 0);
 	ASSERT_INT(box_config_add_mount_roots(config, NULL, &err), 0);

@@ -1,4 +1,4 @@
-/* Paths of boxes by their text, and the errors that clients read. */
+/* Paths in boxes by their text, and the errors that clients read. */
 #include <errno.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* The generation fence: forward only, bounded, one record a workspace. */
+/* Generations of workspaces: they only grow, and their number is limited. */
 #include <errno.h>
 
 #include "runtime/generation.h"
@@ -14,81 +14,81 @@ static struct box_context at(const char *instance, const char *workspace, int64_
 	return (struct box_context){box_str(instance), box_str(workspace), generation};
 }
 
-static void expect_pass(struct box_generations *fence, struct box_context context, bool advances)
+static void expect_pass(struct box_generations *table, struct box_context context, bool advances)
 {
 	struct box_err err;
 	bool advanced = !advances;
-	ASSERT_INT(box_generations_observe(fence, &context, 100, &advanced, &err), 0);
+	ASSERT_INT(box_generations_observe(table, &context, 100, &advanced, &err), 0);
 	ASSERT_INT(advanced, advances);
-	ASSERT_INT(box_generations_current(fence, &context), context.generation);
-	ASSERT_INT(box_generations_require_current(fence, &context, &err), 0);
+	ASSERT_INT(box_generations_current(table, &context), context.generation);
+	ASSERT_INT(box_generations_require_current(table, &context, &err), 0);
 }
 
 static void expect_refusal(
-	struct box_generations *fence, struct box_context context, size_t most, const char *text)
+	struct box_generations *table, struct box_context context, size_t most, const char *text)
 {
 	struct box_err err;
 	bool advanced = false;
-	int64_t before = box_generations_current(fence, &context);
-	ASSERT_INT(box_generations_observe(fence, &context, most, &advanced, &err), -EPERM);
+	int64_t before = box_generations_current(table, &context);
+	ASSERT_INT(box_generations_observe(table, &context, most, &advanced, &err), -EPERM);
 	ASSERT_INT(err.code, BOX_ERR_PERMISSION);
 	ASSERT_STR(err.text, text);
-	ASSERT_INT(box_generations_current(fence, &context), before);
+	ASSERT_INT(box_generations_current(table, &context), before);
 }
 
 TEST(forward_only)
 {
-	struct box_generations *fence = box_generations_new();
+	struct box_generations *table = box_generations_new();
 	struct box_context never = at("i", "w", 3);
 	struct box_err err;
-	ASSERT_INT(box_generations_current(fence, &never), 0);
-	ASSERT_INT(box_generations_require_current(fence, &never, &err), -EPERM);
+	ASSERT_INT(box_generations_current(table, &never), 0);
+	ASSERT_INT(box_generations_require_current(table, &never, &err), -EPERM);
 	ASSERT_INT(err.code, BOX_ERR_PERMISSION);
 	ASSERT_STR(err.text, STALE);
-	expect_pass(fence, at("i", "w", 3), true);
-	expect_pass(fence, at("i", "w", 3), false);
-	expect_pass(fence, at("i", "w", 4), true);
-	expect_refusal(fence, at("i", "w", 3), 100, STALE);
-	expect_refusal(fence, at("i", "w", 1), 100, STALE);
-	expect_pass(fence, at("i", "w", 4), false);
-	expect_pass(fence, at("i", "w", INT64_MAX), true);
-	expect_refusal(fence, at("i", "w", INT64_MAX - 1), 100, STALE);
+	expect_pass(table, at("i", "w", 3), true);
+	expect_pass(table, at("i", "w", 3), false);
+	expect_pass(table, at("i", "w", 4), true);
+	expect_refusal(table, at("i", "w", 3), 100, STALE);
+	expect_refusal(table, at("i", "w", 1), 100, STALE);
+	expect_pass(table, at("i", "w", 4), false);
+	expect_pass(table, at("i", "w", INT64_MAX), true);
+	expect_refusal(table, at("i", "w", INT64_MAX - 1), 100, STALE);
 
-	/* What is newer than the fence has seen is not current either. */
+	/* A generation newer than any that was observed is not current either. */
 	struct box_context newer = at("i", "x", 5);
-	expect_pass(fence, at("i", "x", 4), true);
-	ASSERT_INT(box_generations_require_current(fence, &newer, &err), -EPERM);
+	expect_pass(table, at("i", "x", 4), true);
+	ASSERT_INT(box_generations_require_current(table, &newer, &err), -EPERM);
 	ASSERT_STR(err.text, STALE);
-	box_generations_free(fence);
+	box_generations_free(table);
 	box_generations_free(NULL);
 }
 
 TEST(full)
 {
-	struct box_generations *fence = box_generations_new();
+	struct box_generations *table = box_generations_new();
 	bool advanced;
 	struct box_err err;
 	const char *const names[] = {"a", "b", "c"};
 	for (int i = 0; i < 3; i++) {
 		struct box_context context = at("i", names[i], 1);
-		ASSERT_INT(box_generations_observe(fence, &context, 3, &advanced, &err), 0);
+		ASSERT_INT(box_generations_observe(table, &context, 3, &advanced, &err), 0);
 	}
-	expect_refusal(fence, at("i", "d", 1), 3, FULL);
-	expect_refusal(fence, at("i", "d", 1), 0, FULL);
-	/* Those that are known still move. */
+	expect_refusal(table, at("i", "d", 1), 3, FULL);
+	expect_refusal(table, at("i", "d", 1), 0, FULL);
+	/* Known workspaces can still advance. */
 	struct box_context known = at("i", "b", 2);
-	ASSERT_INT(box_generations_observe(fence, &known, 3, &advanced, &err), 0);
+	ASSERT_INT(box_generations_observe(table, &known, 3, &advanced, &err), 0);
 	ASSERT(advanced);
-	ASSERT_INT(box_generations_observe(fence, &known, 1, &advanced, &err), 0);
+	ASSERT_INT(box_generations_observe(table, &known, 1, &advanced, &err), 0);
 	struct box_context late = at("i", "d", 1);
-	ASSERT_INT(box_generations_observe(fence, &late, 4, &advanced, &err), 0);
+	ASSERT_INT(box_generations_observe(table, &late, 4, &advanced, &err), 0);
 	ASSERT(advanced);
-	box_generations_free(fence);
+	box_generations_free(table);
 }
 
 TEST(names_are_not_confusable)
 {
-	struct box_generations *fence = box_generations_new();
+	struct box_generations *table = box_generations_new();
 	const struct box_context places[] = {
 		at("ab", "c", 1),
 		at("a", "bc", 2),
@@ -103,14 +103,14 @@ TEST(names_are_not_confusable)
 	};
 	size_t count = COUNT(places);
 	for (size_t i = 0; i < count; i++) {
-		expect_pass(fence, places[i], true);
+		expect_pass(table, places[i], true);
 	}
 	for (size_t i = 0; i < count; i++) {
-		ASSERT_INT(box_generations_current(fence, &places[i]), places[i].generation);
+		ASSERT_INT(box_generations_current(table, &places[i]), places[i].generation);
 	}
 	struct box_context other = at("c", "ab", 1);
-	ASSERT_INT(box_generations_current(fence, &other), 0);
-	box_generations_free(fence);
+	ASSERT_INT(box_generations_current(table, &other), 0);
+	box_generations_free(table);
 }
 
 TEST(next_walks_all)
@@ -119,11 +119,11 @@ TEST(next_walks_all)
 		WORKSPACES = 500
 	};
 	bool seen[WORKSPACES] = {false};
-	struct box_generations *fence = box_generations_new();
+	struct box_generations *table = box_generations_new();
 	struct box_context context;
 	uint64_t position = 0;
 	int count = 0;
-	ASSERT(!box_generations_next(fence, &position, &context));
+	ASSERT(!box_generations_next(table, &position, &context));
 	for (int i = 0; i < WORKSPACES; i++) {
 		char instance[32];
 		char workspace[32];
@@ -132,10 +132,10 @@ TEST(next_walks_all)
 		(void)snprintf(workspace, sizeof(workspace), "workspace-%d", i);
 		context = at(instance, workspace, i + 1);
 		ASSERT_INT(
-			box_generations_observe(fence, &context, WORKSPACES, &advanced, NULL), 0);
+			box_generations_observe(table, &context, WORKSPACES, &advanced, NULL), 0);
 	}
 	position = 0;
-	while (box_generations_next(fence, &position, &context)) {
+	while (box_generations_next(table, &position, &context)) {
 		char text[64];
 		int i = (int)context.generation - 1;
 		ASSERT(i >= 0 && i < WORKSPACES && !seen[i]);
@@ -147,5 +147,5 @@ TEST(next_walks_all)
 		count++;
 	}
 	ASSERT_INT(count, WORKSPACES);
-	box_generations_free(fence);
+	box_generations_free(table);
 }

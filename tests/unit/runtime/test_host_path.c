@@ -1,4 +1,4 @@
-/* Blocked and allowed roots: which folders of the host a spec may name. */
+/* Blocked and allowed roots: which host folders a spec may name. */
 #include <errno.h>
 #include <string.h>
 
@@ -41,7 +41,7 @@ static void expect(const struct box_err *err, const char *member, const char *pa
 	char wanted[2 * BOX_PATH_MAX];
 	(void)snprintf(wanted, sizeof(wanted), "%s %s %s", member, path, why);
 	ASSERT_INT(err->code, BOX_ERR_VALIDATION);
-	/* What to do about it may stand behind. */
+	/* Advice may follow. */
 	ASSERT(strncmp(err->text, wanted, strlen(wanted)) == 0);
 }
 
@@ -59,7 +59,7 @@ TEST(blocked_roots)
 		}
 		ASSERT_INT(check_mount(config, blocked[i], &err), -EPERM);
 		expect(&err, "extra_mounts.host_path", blocked[i], "is blocked for security");
-		/* A path that is not mounted is not looked at. */
+		/* Paths that are not mounted are not checked. */
 		ASSERT_INT(check_host(config, blocked[i], BOX_MOUNT_NONE, &err), 0);
 	}
 	box_config_free(config);
@@ -118,7 +118,7 @@ TEST(allowed_roots)
 				"is outside allowed_mount_roots");
 		}
 	}
-	/* What to do stands there, and the client's own folder is what it most likely is about. */
+	/* The text has advice, and names the client's own folder as the likely one. */
 	struct box_err advice = {0};
 	ASSERT_INT(check_host(config, "/tmp/x/y", BOX_MOUNT_RO, &advice), -EPERM);
 	ASSERT(strstr(advice.text,
@@ -127,14 +127,14 @@ TEST(allowed_roots)
 	config->host_root = "/tmp/x";
 	ASSERT_INT(check_host(config, "/tmp/x/y", BOX_MOUNT_RO, &advice), -EPERM);
 	ASSERT(strstr(advice.text, "--mount-root /tmp/x, or") != NULL);
-	/* Both the operator's and the client's hold. */
+	/* Both the operator's list and the client's apply. */
 	config->narrower_roots[0] = "/srv";
 	ASSERT_INT(check_host(config, "/srv/data/x", BOX_MOUNT_RO, &advice), 0);
 	ASSERT_INT(check_host(config, "/srv/other", BOX_MOUNT_RO, &advice), -EPERM);
 	ASSERT_INT(check_host(config, "/home/bots", BOX_MOUNT_RO, &advice), -EPERM);
 	ASSERT(strstr(advice.text, "which the client has named itself") != NULL);
 	config->narrower_roots[0] = NULL;
-	/* A root does not open what is blocked. */
+	/* An allowed root does not unblock a path. */
 	struct box_err err = {0};
 	config->mount_roots[0] = "/";
 	config->mount_roots[1] = "/etc/boxes";
@@ -143,7 +143,7 @@ TEST(allowed_roots)
 	ASSERT_INT(check_host(config, "/etc/boxes/a", BOX_MOUNT_RO, &err), -EPERM);
 	expect(&err, "host_path", "/etc/boxes/a", "is blocked for security");
 	ASSERT_INT(check_host(config, "/", BOX_MOUNT_RO, &err), -EPERM);
-	/* None at all is nothing. */
+	/* An empty list allows nothing. */
 	config->mount_roots[0] = NULL;
 	ASSERT_INT(check_host(config, "/tmp", BOX_MOUNT_RO, &err), -EPERM);
 	box_config_free(config);

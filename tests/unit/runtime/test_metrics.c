@@ -53,7 +53,7 @@ static char *page(void)
 	return text;
 }
 
-/* The lines stand in the page, together and in this order. */
+/* The page contains these lines, together and in this order. */
 static void expect(const char *text, const char *lines)
 {
 	const char *at = strstr(text, lines);
@@ -134,7 +134,7 @@ TEST(the_rest)
 #define NAME "[a-zA-Z_:][a-zA-Z0-9_:]*"
 #define LABEL "[a-zA-Z_][a-zA-Z0-9_]*=\"([^\"\\\\\n]|\\\\[\\\\\"n])*\""
 
-/* The family a sample line belongs to: its name without the histogram's endings. */
+/* The family of a sample line: its name without the histogram suffixes. */
 static size_t family_len(const char *line)
 {
 	static const char *const endings[] = {"_bucket", "_sum", "_count"};
@@ -168,7 +168,7 @@ TEST(grammar)
 	ASSERT_INT(text[strlen(text) - 1], '\n');
 	for (char *line = strsep(&lines, "\n"); line && lines; line = strsep(&lines, "\n")) {
 		if (regexec(&help, line, 0, NULL, 0) == 0) {
-			/* HELP begins a family, TYPE is the very next line, samples follow. */
+			/* HELP starts a family, TYPE is the next line, samples follow. */
 			(void)snprintf(family, sizeof(family), "%.*s", (int)strcspn(line + 7, " "),
 				line + 7);
 			line = strsep(&lines, "\n");

@@ -1,6 +1,5 @@
 /* A command's output as text: repair, strip and the clip line. The tables were computed with
- * Python's bytes.decode("utf-8", "replace") and str.strip(), which made the answers that clients
- * know. */
+ * Python's bytes.decode("utf-8", "replace") and str.strip(), which the reference uses. */
 #include "base/arena.h"
 #include "base/utf8.h"
 #include "runtime/session/output.h"
@@ -11,7 +10,7 @@
 		(literal), sizeof(literal) - 1 \
 	}
 #define FFFD "\xef\xbf\xbd"
-#define MORE 100000 /* a limit that nothing here reaches */
+#define MORE 100000 /* a limit that is never reached here */
 
 /* clang-format off */
 static const struct {
@@ -79,7 +78,7 @@ static const char *const spaces[] = {
 };
 /* clang-format on */
 
-/* From memory of exactly its size, so that a read behind it is seen. */
+/* From memory of exactly its size, so that a read past it is detected. */
 static struct box_str text_of(
 	struct box_arena *arena, struct box_str raw, uint64_t discarded, size_t limit)
 {
@@ -97,7 +96,7 @@ static void expect(struct box_str raw, uint64_t discarded, size_t limit, const c
 	box_arena_free(arena);
 }
 
-/* Each between two letters, so that the strip takes nothing, and each alone at the end. */
+/* Each between two letters, so that nothing is stripped, and each alone at the end. */
 TEST(repair)
 {
 	struct box_arena *arena = box_arena_new();
@@ -167,7 +166,7 @@ TEST(clip)
 	expect(box_str("12345"), 7, 5, "12345" CLIPPED("5", "7"));
 	expect(box_str("123456"), 7, 5, "12345" CLIPPED("5", "8"));
 	expect(box_str("123"), 51424, 1048576, "123" CLIPPED("3", "51424"));
-	/* What is stripped counts as shown, and the line stands right behind the text. */
+	/* The clip line counts stripped bytes as shown, and follows the text directly. */
 	expect(box_str("ab  \n  "), 1, MORE, "ab" CLIPPED("7", "1"));
 	expect(box_str("  \n  ab"), 0, 5, CLIPPED("5", "2"));
 	/* Cut inside a character. */

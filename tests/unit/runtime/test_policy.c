@@ -1,11 +1,11 @@
-/* The operator's policy for boxes: read from the operator's own file alone, refused when a member
- * is wrong. */
+/* The operator's policy for boxes: read only from the operator's own file, refused when a member is
+ * invalid. */
 #include <errno.h>
 
 #include "runtime/config/policy.h"
 #include "tests/unit/lib/runtime_fixture.h"
 
-static struct box_policy policy; /* big */
+static struct box_policy policy; /* static because it is large */
 
 static const struct box_policy *read_file(const char *text)
 {
@@ -73,7 +73,7 @@ TEST(each_member_is_read)
 	}
 }
 
-/* Such a file is refused, and what was in force before stays. */
+/* Such a file is refused, and the previous policy stays in force. */
 static void expect_refused(struct box_runtime *runtime, const char *text, const char *error)
 {
 	struct box_err err = {0};
@@ -157,7 +157,7 @@ TEST(only_the_operators_file_counts)
 	/* Nor does a client's mistake make it fail. */
 	init_now(runtime, "{\"local\":{\"rootfs\":5}}");
 	ASSERT_INT(box_policy_read(runtime, runtime->config, &policy, &err), 0);
-	/* A reload does count. */
+	/* A reload does apply. */
 	configure(runtime, BOX_RUNTIME_LAYER_FILE, "{\"local\":{\"rootfs\":\"/srv/r\"}}");
 	ASSERT_INT(box_policy_read(runtime, runtime->config, &policy, &err), 0);
 	ASSERT_STR(policy.rootfs, "/srv/r");
@@ -252,7 +252,7 @@ TEST(mount_roots_are_those_in_force)
 	ASSERT_STR(policy.roots.paths[1], "/w/b");
 	ASSERT_STR(policy.roots.paths[2], "/d");
 	ASSERT_INT(policy.narrower.count, 0);
-	/* No client loosens them. */
+	/* No client can relax them. */
 	struct note note = {0};
 	struct box_init *pending = NULL;
 	ASSERT_INT(init(runtime,
@@ -260,7 +260,7 @@ TEST(mount_roots_are_those_in_force)
 			   "[\"/srv/a/x\"]}}",
 			   &note, &pending),
 		1);
-	/* Its workspace is outside: that is no reason to refuse it. */
+	/* Its workspace is outside of the roots: that is no reason to refuse the configuration. */
 	folder_done(0, -EXDEV);
 	ASSERT_INT(note.calls, 1);
 	ASSERT_INT(note.err.code, BOX_ERR_NONE);
@@ -320,7 +320,7 @@ TEST(layouts)
 		{"{\"local\":{\"allowed_mount_roots\":[],\"host_root\":\"/srv\",\"rootfs\":\"/srv/r\"}}",
 			NULL},
 		{"{\"local\":{\"host_root\":\"/srv/box\",\"rootfs\":\"/srv/boxes\"}}", NULL},
-		/* The skills may be in a root, but no root in them. */
+		/* The skill store may be in a root, but no root in the store. */
 		{"{\"local\":{\"allowed_mount_roots\":[\"/srv/s/x\"],\"skills_root\":\"/srv/s\"}}",
 			"box.local.skills_root: /srv/s has in it the mount root /srv/s/x, so that"},
 	};

@@ -47,7 +47,7 @@ TEST(ends)
 	ASSERT_STR(info_json("s", "default"),
 		SHOWN("exited", "127", "prog: No such file or directory",
 			",\"end\":{\"reason\":\"exit\",\"signal\":null}"));
-	/* The box knows nothing of it. */
+	/* The box has not heard of it. */
 	number = begun("s", "default");
 	struct played *one = played_of(number);
 	one->events->state(one->arg, &(struct box_backend_process_state){.known = false});
@@ -71,7 +71,7 @@ TEST(the_last_4000_characters_of_stderr)
 			(struct box_backend_process_state){.running = true, .tail = {text, len}});
 		struct box_value info = box_process_info(process_of("s", "default"), arena);
 		const struct box_value *preview = box_map_get(&info, "stderr_preview");
-		/* A character that is cut off at the end is one too. */
+		/* A truncated character at the end counts as one, too. */
 		size_t cut = len % 3 == 0 ? 0 : 3;
 		ASSERT_INT(preview->str.len, 3 * (4000 - cut / 3) + cut);
 	}
@@ -97,13 +97,13 @@ TEST(a_start_that_fails)
 	expect_missing("s", "default");
 	expect_counts(0, 0);
 	keep_fails = NULL;
-	/* What an earlier one has left stays. */
+	/* What an earlier process left behind stays. */
 	tell_exit(begun("s", "default"), 5, 0);
 	keep_fails = "no";
 	ASSERT(begin("s", "default", &op, &waiting) < 0);
 	ASSERT_INT(box_process_exit_code(process_of("s", "default")), 5);
 	keep_fails = NULL;
-	/* A backend that keeps nothing. */
+	/* A backend without managed processes. */
 	playing_ops.processes = NULL;
 	ASSERT(begin("s", "default", &op, &waiting) < 0);
 	ASSERT_INT(op.err.code, BOX_ERR_BACKEND_UNAVAILABLE);
@@ -138,7 +138,7 @@ TEST(replaced_when_the_old_one_has_ended)
 	ASSERT_INT(begin("s", "default", &op, &waiting), 1);
 	ASSERT_INT(played_of(old)->halts, 1);
 	ASSERT_INT(played_of(old)->grace_ms, 5000);
-	/* The old one is not found any more, the new one not yet; it still counts. */
+	/* The old process cannot be found any more, the new one not yet; it still counts. */
 	expect_missing("s", "default");
 	expect_counts(1, 0);
 	tell_running(old);
@@ -149,7 +149,7 @@ TEST(replaced_when_the_old_one_has_ended)
 	ASSERT_INT(op.calls, 1);
 	ASSERT(op.process == process_of("s", "default") && !op.failed);
 	expect_counts(1, 0);
-	/* An exited one is replaced at once. */
+	/* An ended process is replaced immediately. */
 	tell_exit(old + 1, 0, 0);
 	expect_counts(0, 1);
 	ASSERT_INT(begun("s", "default"), old + 2);
@@ -157,7 +157,7 @@ TEST(replaced_when_the_old_one_has_ended)
 	finish_processes();
 }
 
-/* Each start replaces the one before, in their order. */
+/* Each start replaces the previous one, in order. */
 TEST(replaced_twice)
 {
 	struct ended_op one;
@@ -196,20 +196,20 @@ TEST(stopped)
 	ASSERT_INT(played_of(number)->halts, 1);
 	expect_missing("s", "default");
 	ASSERT_INT(op.calls, 0);
-	/* A start behind a stop waits too. */
+	/* A start after a stop waits, too. */
 	ASSERT_INT(begin("s", "default", &start_op, &waiting), 1);
 	ASSERT_INT(played_of(number)->halts, 1);
 	tell_exit(number, 143, 0);
 	ASSERT_INT(op.calls, 1);
 	ASSERT(!op.failed && !op.process);
 	ASSERT_INT(start_op.calls, 1);
-	/* One that has exited is gone at once. */
+	/* An ended process is removed immediately. */
 	tell_exit(number + 1, 0, 0);
 	ASSERT_INT(box_process_stop(process_of("s", "default"), on_op, &op, &waiting), 0);
 	ASSERT_INT(op.calls, 1);
 	expect_missing("s", "default");
 	expect_counts(0, 0);
-	/* Whoever asked has gone: it ends all the same. */
+	/* The client is gone: the process is still stopped. */
 	number = begun("s", "default");
 	ASSERT_INT(box_process_stop(process_of("s", "default"), on_op, &op, &waiting), 1);
 	box_process_op_cancel(waiting);
@@ -219,7 +219,7 @@ TEST(stopped)
 	finish_processes();
 }
 
-/* A box that stands still would keep whoever waits for the end for ever. */
+/* A box that hangs would let callers wait for the end forever. */
 TEST(a_stop_that_the_box_does_not_carry_out)
 {
 	start_processes();
@@ -234,7 +234,7 @@ TEST(a_stop_that_the_box_does_not_carry_out)
 	uint64_t now_ms = box_clock_ms();
 	box_sessions_tick(sessions, now_ms + 9900);
 	box_sessions_tick(sessions, now_ms + 9950);
-	box_sessions_tick(sessions, now_ms + 20000); /* we were held up: it may have told */
+	box_sessions_tick(sessions, now_ms + 20000); /* late: its report may wait */
 	ASSERT_INT(headless_count(HEADLESS_DESTROY), 0);
 	ASSERT_INT(op.calls, 0);
 	box_sessions_tick(sessions, now_ms + 21000);
@@ -244,7 +244,7 @@ TEST(a_stop_that_the_box_does_not_carry_out)
 	ASSERT_INT(other.calls, 1);
 	ASSERT(other.failed);
 	ASSERT_INT(other.err.code, BOX_ERR_SESSION_NOT_FOUND);
-	/* One that ended in time is none of these. */
+	/* A process that ended in time is not affected. */
 	headless_gone();
 	make_live("s");
 	uint32_t number = begun("s", "default");
@@ -272,7 +272,8 @@ TEST(capacity)
 	ASSERT(begin("t", "c", &op, &waiting) < 0);
 	ASSERT_INT(op.err.code, BOX_ERR_CAPACITY);
 	ASSERT_STR(op.err.text, "Box managed process capacity reached (4)");
-	/* One that is replaced makes its own room; one that leaves counts until it has ended. */
+	/* A replacement needs no free slot; a process that is being stopped counts until it has
+	 * ended. */
 	ASSERT_INT(begin("s", "a", &op, &waiting), 1);
 	struct ended_op other;
 	ASSERT(begin("t", "c", &other, &waiting) < 0);
@@ -302,7 +303,7 @@ TEST(completed_ones_are_forgotten)
 	}
 	uint64_t now_ms = box_clock_ms();
 	box_sessions_tick(sessions, now_ms);
-	/* Three at most: the oldest has gone. */
+	/* Three at most: the oldest was removed. */
 	expect_counts(1, 3);
 	expect_missing("s", "a");
 	ASSERT(process_of("s", "b") != NULL);
@@ -352,14 +353,14 @@ TEST(a_session_takes_its_processes_along)
 	ASSERT_INT(begin("s", "a", &replacing, &waiting), 1);
 	ASSERT_INT(box_process_stop(process_of("s", "b"), on_op, &stopping, &waiting), 1);
 	(void)remove_id(ID("s"), &note);
-	/* A stop has got what it wanted, a start cannot. */
+	/* A stop succeeds, a start cannot. */
 	ASSERT_INT(stopping.calls, 1);
 	ASSERT(!stopping.failed);
 	ASSERT_INT(replacing.calls, 1);
 	ASSERT(replacing.failed);
 	ASSERT_INT(replacing.err.code, BOX_ERR_SESSION_NOT_FOUND);
 	expect_counts(1, 0);
-	expect_not_shown(ID("s"), 1); /* nor can one be begun in it */
+	expect_not_shown(ID("s"), 1); /* nor can a process be started in it */
 	headless_gone();
 	ASSERT_INT(note.calls, 1);
 	ASSERT(!played_of(other)->dropped);
@@ -424,7 +425,7 @@ TEST(listed_in_their_session)
 	ASSERT(box_map_get(all, "default") && box_map_get(all, "other"));
 	ASSERT_STR(json(kept_arena, box_map_get(&info, "managed_process")),
 		json(kept_arena, box_map_get(all, "default")));
-	/* One that is being stopped is not. */
+	/* A process that is being stopped is not shown. */
 	ASSERT_INT(box_process_stop(process_of("s", "default"), on_op, &op, &waiting), 1);
 	info = listed();
 	ASSERT_INT(box_map_get(&info, "managed_processes")->count, 1);
@@ -432,7 +433,7 @@ TEST(listed_in_their_session)
 	finish_processes();
 }
 
-/* A limit that is no less than the session's is the session's: 512. */
+/* A limit not below the session's becomes the session's: 512. */
 TEST(limits_of_their_own)
 {
 	static const struct {

@@ -1,4 +1,4 @@
-/* What goes into a managed process, from whoever is attached. */
+/* Input of a managed process, from whichever client is attached. */
 #include "tests/unit/lib/process_reader_fixture.h"
 
 static void expect_fed(uint32_t number, const char *text)
@@ -25,7 +25,7 @@ TEST(input)
 	ASSERT_INT(box_process_write_input(two.reader, box_str("")), 0);
 	ASSERT_INT(played_of(number)->eofs, 1);
 	ASSERT_INT(box_process_write_input(two.reader, box_str("late")), -EPIPE);
-	/* Whoever resumes may say again that it has ended. */
+	/* A client that resumes may repeat the end of input. */
 	ASSERT_INT(box_process_write_input(two.reader, box_str("")), 0);
 	ASSERT_INT(box_process_write_input(two.reader, box_str("late")), -EPIPE);
 	expect_fed(number, "abcde");
@@ -33,7 +33,7 @@ TEST(input)
 	finish_processes();
 }
 
-/* No more is on its way than 256 KiB; the rest follows as it is taken, and then the end. */
+/* At most 256 KiB are in flight; the rest follows as input is taken, and then the end. */
 TEST(input_in_windows)
 {
 	struct reading one = {0};
@@ -65,7 +65,7 @@ TEST(input_in_windows)
 	finish_processes();
 }
 
-/* What nobody takes is bounded; what was refused was not taken in part. */
+/* Pending input is limited; a refused piece is not taken in part. */
 TEST(too_much_input)
 {
 	struct reading one = {0};
@@ -82,7 +82,7 @@ TEST(too_much_input)
 	ASSERT_INT(given, BOX_PROCESS_INPUT_BYTES_MAX / BOX_MIB);
 	ASSERT_INT(box_process_input_end(one.reader), (uint64_t)given * BOX_MIB);
 	ASSERT(box_process_input_full(one.reader));
-	/* It goes on when some is taken. */
+	/* It continues once some input is taken. */
 	for (uint64_t taken = 64 * KIB; taken <= 10 * BOX_MIB; taken += 64 * KIB) {
 		tell_fed(number, taken);
 	}
@@ -92,7 +92,7 @@ TEST(too_much_input)
 	finish_processes();
 }
 
-/* All that waits is bounded too; then each has only what is its own. */
+/* All pending input together is limited, too; beyond that each process has its own minimum. */
 TEST(too_much_input_for_all)
 {
 	enum {
@@ -118,14 +118,14 @@ TEST(too_much_input_for_all)
 		ASSERT(r == 0 || r == -EAGAIN);
 		r = r < 0 ? box_process_write_input(all[i].reader, own) : 0;
 		ASSERT_INT(r, 0);
-		/* A little more than its own and what is on its way. */
+		/* A little more than its own minimum and what is in flight. */
 		(void)box_process_write_input(
 			all[i].reader, (struct box_str){own.bytes, WINDOW + KIB});
 		full += box_process_input_full(all[i].reader);
 	}
 	ASSERT_INT(refused, PROCESSES - BOX_INPUTS_BYTES_MAX / (32 * BOX_MIB));
 	ASSERT_INT(full, PROCESSES);
-	/* What one has goes with it. */
+	/* A process's pending input goes with it. */
 	for (size_t i = 0; i < PROCESSES; i++) {
 		box_process_detach(all[i].reader);
 	}
@@ -142,7 +142,7 @@ TEST(too_much_input_for_all)
 	finish_processes();
 }
 
-/* A predecessor sent some: whoever attaches goes on behind it, but not before that is known. */
+/* A predecessor sent input: clients continue after it, once its size is known. */
 static void check_found_again(bool ended)
 {
 	struct reading one = {0};

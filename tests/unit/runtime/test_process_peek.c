@@ -1,5 +1,5 @@
-/* Looks at managed processes: they wait in the box, are believed only as far as they were asked for,
- * and end with the process, with their asker or with their time. */
+/* Peeks at the output of managed processes: they wait in the box, are accepted only as far as they
+ * were asked for, and end with the process, with the client or with their timeout. */
 #include "base/clock.h"
 #include "tests/unit/lib/process_fixture.h"
 
@@ -86,7 +86,7 @@ TEST(time_is_up)
 	box_sessions_tick(sessions, box_clock_ms());
 	ASSERT_INT(played_of(number)->peeks, 1);
 	box_sessions_tick(sessions, box_clock_ms() + 2000);
-	/* The box is asked again, with the same token, and to answer at once; but only once. */
+	/* The box is asked again, with the same token and to answer immediately; but only once. */
 	ASSERT_INT(played_of(number)->peeks, 2);
 	ASSERT_INT(played_of(number)->peek.token, token);
 	ASSERT(!played_of(number)->peek.wait);
@@ -106,7 +106,7 @@ TEST(cancelled_and_too_many)
 		ASSERT(peeks[i] != NULL);
 	}
 	ASSERT(look(BOX_PROCESS_PEEKS_MAX, true, 4) == NULL);
-	/* One whose asker went has its place until the box has answered. */
+	/* A peek whose client is gone keeps its slot until the box has answered. */
 	box_process_peek_cancel(peeks[2]);
 	uint64_t token = played_of(number)->peek.token;
 	ASSERT(!played_of(number)->peek.wait);

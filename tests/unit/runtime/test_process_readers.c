@@ -1,4 +1,4 @@
-/* Who reads a managed process, one after the other. */
+/* Readers of a managed process, one at a time. */
 #include "tests/unit/lib/process_reader_fixture.h"
 
 TEST(one_reader)
@@ -10,33 +10,33 @@ TEST(one_reader)
 	box_process_read(one.reader, BOX_PROCESS_FROM_UNCONFIRMED);
 	ASSERT_INT(one.attached, 1);
 	ASSERT_INT(one.offset, 0);
-	/* It says how far; the first time, from where. */
+	/* A reader says how far it reads, and the first time also from where. */
 	(void)box_process_confirm(one.reader, 0, 100, 5000);
 	expect_follow(number, 0, 0, 100, 5000);
 	tell_output(number, 0, "hello ");
 	tell_output(number, 6, "world");
 	ASSERT_STR(one.out, "hello world");
-	/* What does not follow is not given. */
+	/* Output that does not follow is not delivered. */
 	tell_output(number, 6, "again");
 	tell_output(number, 100, "gap");
 	ASSERT_INT(one.next, 11);
 	(void)box_process_confirm(one.reader, 6, 200, 6000);
 	expect_follow(number, 6, BOX_BACKEND_PROCESS_CONTINUE, 200, 6000);
-	/* Never back, and never more than was given. */
+	/* Never backwards, and never more than was delivered. */
 	ASSERT(!box_process_confirm(one.reader, 2, 200, 6000));
 	box_process_send_confirmed(one.reader);
 	ASSERT_INT(played_of(number)->follow.freed, 6);
 	ASSERT(!box_process_confirm(one.reader, 1000, 200, 6000));
 	box_process_send_confirmed(one.reader);
 	ASSERT_INT(played_of(number)->follow.freed, 11);
-	/* Gone: nothing may come, and all from what is not freed is sent again. */
+	/* Detached: no output may be sent, and unconfirmed output will be sent again. */
 	box_process_detach(one.reader);
 	expect_follow(number, 11, 11, 0, 1024 * KIB);
 	tell_output(number, 11, "nobody's");
 	finish_processes();
 }
 
-/* Packets that nothing waits for would be as many as its output. */
+/* Otherwise there would be as many packets as pieces of output. */
 TEST(what_is_confirmed_is_told_when_it_matters)
 {
 	static char bytes[100 * KIB];
@@ -54,14 +54,14 @@ TEST(what_is_confirmed_is_told_when_it_matters)
 	expect_follow(number, 20, BOX_BACKEND_PROCESS_CONTINUE, 1020 * KIB, 5000);
 	box_process_send_confirmed(one.reader); /* it knows */
 	ASSERT_INT(played_of(number)->follows, 2);
-	/* Much was confirmed; more may be held; much more may come; less may come. */
+	/* Much was confirmed; more may be held; a larger window; a smaller window. */
 	ASSERT(box_process_confirm(one.reader, 70 * KIB, 1020 * KIB, 5000));
 	ASSERT(box_process_confirm(one.reader, 70 * KIB, 1020 * KIB, 5001));
 	ASSERT(!box_process_confirm(one.reader, 70 * KIB, 1900 * KIB, 5001));
 	ASSERT(box_process_confirm(one.reader, 70 * KIB, 2000 * KIB, 5001));
 	ASSERT(box_process_confirm(one.reader, 70 * KIB, 1999 * KIB, 5001));
 	ASSERT_INT(played_of(number)->follows, 6);
-	/* Whoever goes leaves nothing untold. */
+	/* A reader that detaches leaves no confirmation unsent. */
 	ASSERT(!box_process_confirm(one.reader, 71 * KIB, 1999 * KIB, 5001));
 	box_process_detach(one.reader);
 	expect_follow(number, 71 * KIB, 71 * KIB, 0, 1024 * KIB);
@@ -81,7 +81,7 @@ TEST(one_after_the_other)
 	tell_output(number, 0, "abcdef");
 	(void)box_process_confirm(one.reader, 2, 100, 5000);
 	ASSERT_INT(two.attached + three.attached, 0);
-	/* One that waits has no say. */
+	/* A waiting reader has no influence. */
 	int follows = played_of(number)->follows;
 	(void)box_process_confirm(two.reader, 6, 100, 5000);
 	ASSERT_INT(played_of(number)->follows, follows);
@@ -92,7 +92,7 @@ TEST(one_after_the_other)
 	expect_follow(number, 2, 2, 100, 5000);
 	tell_output(number, 2, "cdef");
 	ASSERT_STR(two.out, "cdef");
-	/* One in the middle of the line goes unnoticed. */
+	/* A reader that leaves the middle of the queue is not noticed. */
 	box_process_detach(three.reader);
 	ASSERT_INT(two.attached, 1);
 	attach_and_read(&three, BOX_PROCESS_FROM_UNCONFIRMED);
@@ -125,7 +125,7 @@ TEST(from_an_offset)
 	finish_processes();
 }
 
-/* The end is told behind the last output, not with the exit. */
+/* The end is reported after the last output, not with the exit. */
 TEST(the_end)
 {
 	struct reading one = {0};
@@ -148,7 +148,7 @@ TEST(the_end)
 	ASSERT(one.with_process);
 	ASSERT_STR(one.out, "abcdef");
 	tell_output(number, 6, "more");
-	/* Once, and the next one gets all of it too. */
+	/* Once, and the next reader gets everything, too. */
 	tell_exit(number, 1, 6);
 	ASSERT_INT(one.ended, 1);
 	ASSERT_INT(two.ended, 0);
@@ -158,7 +158,7 @@ TEST(the_end)
 	tell_output(number, 0, "abcdef");
 	ASSERT_INT(two.ended, 1);
 	box_process_detach(two.reader);
-	/* Of one that wrote nothing it is told at once. */
+	/* Without output it is reported immediately. */
 	number = begun("s", "default");
 	attach_and_read(&one, BOX_PROCESS_FROM_UNCONFIRMED);
 	tell_exit(number, 0, 0);
@@ -180,13 +180,13 @@ TEST(readers_of_one_that_goes)
 	ASSERT_INT(readers[0].ended, 1);
 	ASSERT_INT(readers[1].ended, 1);
 	ASSERT_INT(readers[1].attached, 0);
-	/* Not in line yet: told when it wants to be. */
+	/* Not in the queue yet: reported when it queues. */
 	ASSERT_INT(readers[2].ended, 0);
 	tell_exit(number, 0, 0);
 	box_process_read(readers[2].reader, 0);
 	ASSERT_INT(readers[2].ended, 1);
 	ASSERT(!readers[2].with_process);
-	/* Nothing can be done with them, and nothing goes wrong. */
+	/* Calls on them have no effect and do not fail. */
 	for (size_t i = 0; i < 3; i++) {
 		(void)box_process_confirm(readers[i].reader, 0, 100, 5000);
 		ASSERT_INT(box_process_write_input(readers[i].reader, box_str("x")), -ESRCH);
@@ -223,7 +223,7 @@ static void detach_now(struct reading *self)
 	box_process_detach(self->reader);
 }
 
-/* One that goes in the moment in which its turn comes. */
+/* A reader that detaches at the moment of its turn. */
 TEST(gone_at_once)
 {
 	struct reading one = {0};

@@ -1,4 +1,4 @@
-/* What is written of managed processes, and what a successor makes of it. */
+/* What is recorded about managed processes, and how a successor replays it. */
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -49,7 +49,7 @@ static void start_marked(void)
 	make_live("s");
 }
 
-/* As if this program had been killed and started again: what was written is replayed. */
+/* As if this program had been killed and restarted: the record is replayed. */
 static void replay_all(void)
 {
 	char *written[CHANGES_MAX];
@@ -79,14 +79,14 @@ static void succeed(void)
 	adopt_all();
 }
 
-/* As nothing runs in it, it is removed after a while. */
+/* Nothing runs in it, so it is removed after a while. */
 static void expect_idle(void)
 {
 	box_sessions_tick(sessions, box_clock_ms() + 1000 * 1000);
 	ASSERT_INT(headless_count(HEADLESS_DESTROY), 1);
 }
 
-/* As the file is now and then: with all that there is in that moment. */
+/* A full dump, as the file sometimes is. */
 static void write_anew(void *arg, const struct box_value *change)
 {
 	(void)change;
@@ -100,7 +100,7 @@ TEST(what_is_forgotten_is_not_written_anew)
 	rules.changed = write_anew;
 	uint32_t former = begun("s", "default");
 	tell_exit(former, 4, 0);
-	/* Its place is taken, and that it is forgotten is the last that is written. */
+	/* Its slot is reused, and the last record says that it is forgotten. */
 	uint32_t number = begun("s", "default");
 	succeed();
 	expect_counts(1, 0);
@@ -127,14 +127,14 @@ TEST(recorded_and_found_again)
 	succeed();
 	ASSERT(played_of(number)->found && played_of(over)->found);
 	expect_missing("s", "gone");
-	/* Until the box has told, what is not known to have ended runs. */
+	/* Until the box has reported, a process without a recorded end counts as running. */
 	expect_counts(1, 1);
 	ASSERT_STR(info_json("s", "default"), SHOWN("running", "null", "", ""));
 	tell(number, (struct box_backend_process_state){.running = true, .tail = box_str("said")});
 	tell_exit(over, 4, 0);
 	expect_counts(1, 1);
 	ASSERT_STR(info_json("s", "default"), SHOWN("running", "null", "said", ""));
-	/* Numbers are not given twice. */
+	/* Numbers are never reused. */
 	ASSERT(begun("s", "new") > over);
 	finish_processes();
 	forget_changes();
@@ -150,7 +150,7 @@ static const char *exited_at(const char *id)
 
 #define MEMORY ",\"end\":{\"reason\":\"memory\",\"signal\":9}"
 
-/* When and how it ended is as it was told first, whatever the box says later. */
+/* The first report of its end counts, whatever the box reports later. */
 static void expect_end_kept(bool dumped)
 {
 	char at[64];
@@ -196,7 +196,7 @@ TEST(an_end_is_dumped)
 	expect_end_kept(true);
 }
 
-/* What was stopped or replaced is not there any more for a successor either. */
+/* Stopped and replaced processes do not exist for a successor, either. */
 static void expect_stop_goes_on(bool dumped)
 {
 	struct ended_op op = {0};
@@ -253,7 +253,7 @@ TEST(what_a_limit_needs_is_recorded)
 	forget_changes();
 }
 
-/* A session that has no box yet forgets nothing, however old. */
+/* A session without a box forgets nothing, however old. */
 TEST(retention_waits_for_the_box)
 {
 	start_marked();
@@ -264,7 +264,7 @@ TEST(retention_waits_for_the_box)
 	expect_counts(0, 1);
 	adopt_all();
 	ASSERT(played_of(number)->found);
-	/* Its time goes on from its end, not from ours. */
+	/* Its time counts from its end, not from our start. */
 	box_sessions_tick(sessions, box_clock_ms() + 299 * 1000);
 	expect_counts(0, 1);
 	box_sessions_tick(sessions, box_clock_ms() + 301 * 1000);
@@ -280,7 +280,7 @@ TEST(dumped_and_found_again)
 	(void)begun("s", "other");
 	forget_changes();
 	box_sessions_dump(sessions, on_change, &changes);
-	ASSERT_INT(change_count, 4); /* how many there were, the session, both of them */
+	ASSERT_INT(change_count, 4); /* the counter, the session, and both processes */
 	succeed();
 	ASSERT(played_of(number)->found);
 	struct played *one = played_of(number + 1);
@@ -330,7 +330,7 @@ TEST(records_of_others)
 	for (size_t i = 0; i < COUNT(bad); i++) {
 		changes[change_count++] = box_strdup(bad[i]);
 	}
-	/* The same one twice is one. */
+	/* A duplicate counts once. */
 	changes[change_count++] = box_strdup(right);
 	changes[change_count++] = box_strdup(right);
 	for (size_t i = 0; i < COUNT(wrong_ends); i++) {
@@ -342,7 +342,7 @@ TEST(records_of_others)
 	ASSERT(process_of("s", "p") != NULL);
 	replay("{\"forgotten\":8}");
 	expect_counts(1, 0);
-	/* One that is right counts once, and a time that is none is ours. */
+	/* A valid one counts once, and an invalid time becomes the current one. */
 	replay("{\"ended\":{\"number\":9,\"at\":9223372036854775807,\"code\":7}}");
 	replay("{\"ended\":{\"number\":9,\"code\":8}}");
 	expect_counts(0, 1);

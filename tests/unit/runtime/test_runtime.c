@@ -19,11 +19,11 @@ TEST(layers_fold)
 	ASSERT_INT(config->limits.max_sessions, 7);
 	ASSERT_INT(config->limits.max_managed_processes, 6);
 	ASSERT_INT(config->session_ttl_sec, 50);
-	ASSERT(config->require_context); /* the operator's alone */
+	ASSERT(config->require_context); /* only the operator can set it */
 	ASSERT_INT(runtime->session_rules.max_sessions, 7);
 	ASSERT_INT(runtime->session_rules.session_ttl_sec, 50);
 
-	/* A reload of the file keeps what the others said. */
+	/* A reload of the file keeps the other layers. */
 	configure(runtime, BOX_RUNTIME_LAYER_FILE,
 		"{\"limits\":{\"max_managed_processes\":9},\"session_ttl_sec\":10}");
 	config = runtime->config;
@@ -202,7 +202,7 @@ TEST(folder_refused)
 		{LOCAL, -EROFS, BOX_ERR_OS,
 			"box.local.default_workspace /srv/box/default cannot be made: Read-only "
 			"file system"},
-		/* One that should have been made and was not is no success either. */
+		/* A folder that should exist and does not is no success, either. */
 		{LOCAL, -ENOENT, BOX_ERR_OS,
 			"box.local.default_workspace /srv/box/default cannot be made: No such file "
 			"or directory"},
@@ -253,7 +253,7 @@ TEST(interleaved)
 		ASSERT_INT(config->limits.max_sessions, 2);
 		ASSERT_INT(config->limits.max_managed_processes, 3);
 		ASSERT_INT(config->limits.max_completed_processes, 4);
-		ASSERT_STR(config->host_root, "/a"); /* the one that was done last */
+		ASSERT_STR(config->host_root, "/a"); /* the one that finished last */
 		configure(runtime, BOX_RUNTIME_LAYER_VARIABLE, "{}");
 	}
 	finish(runtime);
@@ -280,8 +280,7 @@ TEST(cancelled_init)
 
 /* --- admission --- */
 
-/* A reload that would turn it off is refused; one under a client's malformed section is not, as
- * that section keeps it on. */
+/* A reload that would turn it off is refused, unless a client's malformed section keeps it on. */
 static void expect_reload_keeps(struct box_runtime *runtime, const char *text)
 {
 	struct box_err err = {0};

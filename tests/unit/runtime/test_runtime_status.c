@@ -1,4 +1,4 @@
-/* The runtime: its fence and sessions, and what it says of itself. */
+/* The runtime: its generations and sessions, and its status report. */
 #include <errno.h>
 
 #include "runtime/runtime.h"
@@ -22,7 +22,7 @@ TEST(entering)
 	ASSERT_INT(box_runtime_enter_generation(runtime, &newer, &advanced, &err), 0);
 	ASSERT(advanced);
 	ASSERT_INT(asked.records, 2);
-	ASSERT_INT(headless_count(HEADLESS_DESTROY), 0); /* the caller's to do */
+	ASSERT_INT(headless_count(HEADLESS_DESTROY), 0); /* the caller destroys it */
 	box_sessions_retire(runtime->sessions, &newer);
 	headless_gone();
 	ASSERT_INT(box_runtime_enter_generation(runtime, &place, &advanced, &err), -EPERM);
@@ -36,7 +36,7 @@ TEST(entering)
 	finish(runtime);
 }
 
-/* A backend in use is not changed under its sessions. */
+/* A backend is not replaced while it has sessions. */
 TEST(sessions_keep_their_backend)
 {
 	struct box_runtime *runtime = start();
@@ -171,7 +171,7 @@ TEST(readiness_under_admission)
 	ASSERT_STR(json(arena, box_map_get(&info, "readiness")), json(arena, &map));
 	ASSERT_STR(status_member(runtime, "capacity"), "{\"limit\":0,\"used\":0,\"remaining\":0}");
 
-	/* A malformed section: required, and the reason is told. */
+	/* A malformed section: required, and the reason is shown. */
 	configure(runtime, BOX_RUNTIME_LAYER_FILE,
 		"{\"backend\":\"docker\",\"admission\":{\"required\":7}}");
 	map = box_runtime_readiness(runtime, arena, &ready);

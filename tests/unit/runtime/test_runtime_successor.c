@@ -1,4 +1,4 @@
-/* The runtime: the record for a successor, told whole or change by change, and its replay. */
+/* The runtime: the record for a successor, written whole or change by change, and its replay. */
 #include "runtime/runtime.h"
 #include "tests/unit/lib/runtime_fixture.h"
 
@@ -65,8 +65,8 @@ TEST(dump_and_replay)
 	for (uint32_t i = 0; i < changes.count; i++) {
 		box_runtime_replay(fresh, &changes.items[i]);
 	}
-	ASSERT_INT(asked.records, records); /* what is taken in is not news */
-	ASSERT_INT(asked.folders, 1);       /* nor is a folder made again */
+	ASSERT_INT(asked.records, records); /* a replay records nothing */
+	ASSERT_INT(asked.folders, 1);       /* nor does it create folders again */
 	expect_same(old, fresh);
 	box_runtime_free(fresh);
 	finish(old);
@@ -90,7 +90,8 @@ TEST(records_and_replay)
 	finish(old);
 }
 
-/* An init that tried to turn admission off means the same after a reload and for a successor. */
+/* A box_init that tried to turn admission off has the same effect after a reload and in a
+ * successor. */
 TEST(refused_admission_and_replay)
 {
 	struct box_runtime *old = start();
@@ -111,8 +112,8 @@ TEST(refused_admission_and_replay)
 	finish(old);
 }
 
-/* A limit that was lowered later makes nobody forget: the fence only moves forward. */
-TEST(replay_keeps_the_whole_fence)
+/* A limit that was lowered later drops no generation: they only grow. */
+TEST(replay_keeps_all_generations)
 {
 	struct box_runtime *old = start();
 	struct box_runtime *fresh = start();
@@ -153,7 +154,7 @@ TEST(replay_of_garbage)
 		}
 		ASSERT_STR(status(runtime), before);
 	}
-	/* All in one, and an instance that is there stays. */
+	/* All in one change; an existing claim stays. */
 	struct box_value change = tree(arena,
 		"{\"pin\":\"inst\",\"init\":{\"session_ttl_sec\":1},\"fence\":[\"i\",\"w\",3]}");
 	box_runtime_replay(runtime, &change);

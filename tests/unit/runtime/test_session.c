@@ -1,4 +1,4 @@
-/* Sessions: making and running, the end of a command, capacity, and what can be seen. */
+/* Sessions: making and running, the end of a command, capacity, and what clients can see. */
 #include <errno.h>
 
 #include "runtime/session/session.h"
@@ -62,7 +62,7 @@ TEST(conflict)
 	struct box_spec other = spec_of("run");
 	other.memory_mb = 1024;
 	(void)open_in(&first, "s", &note);
-	/* While it is made and when it lives. */
+	/* While it is made, and when it runs. */
 	for (int round = 0; round < 2; round++) {
 		ASSERT(box_sessions_exec(sessions, ID("s"), &first, &other, NULL, on_ran, &note,
 			       &err) == NULL);
@@ -96,7 +96,7 @@ TEST(no_backend)
 		NULL);
 	ASSERT_INT(err.code, BOX_ERR_BACKEND_UNAVAILABLE);
 	ASSERT_STR(err.text, "no backend here");
-	/* A session that is there needs none to be chosen. */
+	/* An existing session needs no default. */
 	(void)exec("s", "run", &note);
 	headless_ran("run", &good);
 	expect_ran(&note, "fine");
@@ -160,7 +160,7 @@ TEST(make_fails)
 	expect_error(&a, BOX_ERR_BOX, "no room");
 	expect_error(&b, BOX_ERR_BOX, "no room");
 	expect_error(&c, BOX_ERR_BOX, "no room");
-	/* The name is free again, already for those who are told. */
+	/* The name is already free when the callbacks run. */
 	ASSERT_INT(a.sessions_then, 0);
 	ASSERT_INT(box_sessions_count(sessions), 0);
 	make_live("s");
@@ -181,8 +181,8 @@ TEST(timeout_removes)
 	ASSERT_INT(slow.calls, 1);
 	ASSERT(!slow.failed);
 	ASSERT_INT(slow.reason, BOX_BACKEND_END_TIMEOUT);
-	ASSERT_INT(slow.sessions_then, 1); /* answered before its box goes */
-	ASSERT_INT(slow.shown_then, 0);    /* but it is in no list any more */
+	ASSERT_INT(slow.sessions_then, 1); /* answered before its box is destroyed */
+	ASSERT_INT(slow.shown_then, 0);    /* but no longer in any list */
 	expect_not_shown(ID("s"), 0);
 	expect_error(&beside, BOX_ERR_SESSION_NOT_FOUND, REMOVED("s"));
 	ASSERT_INT(headless_count(HEADLESS_DESTROY), 1);
@@ -219,11 +219,12 @@ TEST(capacity)
 	headless_made();
 	(void)remove_id(ID("live"), &removed);
 	expect_not_shown(ID("live"), 1);
-	/* Its box counts until it is gone: who needs the room waits, and finds it. */
+	/* Its box counts until it is destroyed: a session that needs the slot waits, and gets it.
+	 */
 	(void)open_in(&first, "third", &third);
 	box_session_op_cancel(open_in(&first, "cancelled", &cancelled));
 	ASSERT_INT(headless_count(HEADLESS_MAKE), 0);
-	(void)exec("making", "run", &ran); /* one that is there needs no room */
+	(void)exec("making", "run", &ran); /* an existing session needs no slot */
 	headless_ran("run", &good);
 	headless_gone();
 	headless_made();
@@ -234,7 +235,7 @@ TEST(capacity)
 	finish();
 }
 
-/* Two wait for one place: the second waits for another one that leaves, or is refused. */
+/* Two wait for one slot: the second waits for the next free one, or is refused. */
 TEST(capacity_of_many_that_wait)
 {
 	start();
@@ -268,7 +269,7 @@ TEST(capacity_of_many_that_wait)
 	finish();
 }
 
-/* A box that is made for nobody is a box all the same. */
+/* A box that is made for nobody counts, too. */
 TEST(capacity_of_cancelled_makes)
 {
 	start();
@@ -289,7 +290,7 @@ TEST(capacity_of_cancelled_makes)
 	finish();
 }
 
-/* Who waited for a removal finds the room taken by another. */
+/* A session that waited for a removal finds the slot taken. */
 TEST(capacity_while_waiting)
 {
 	start();
@@ -355,7 +356,7 @@ TEST(info)
 	/* clang-format on */
 	ASSERT_STR(json(arena, &info), expected);
 	finish();
-	/* The info outlives the session. */
+	/* The info remains valid after the session. */
 	ASSERT(box_str_eq(box_map_get(&info, "image")->str, "image"));
 	box_arena_free(arena);
 }

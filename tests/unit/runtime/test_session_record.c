@@ -1,4 +1,4 @@
-/* What a successor is told of sessions and what it makes of that; and boxes that end by
+/* What is recorded about sessions and how a successor replays it; also boxes that end by
  * themselves. */
 #include "base/log.h"
 #include "tests/unit/lib/session_fixture.h"
@@ -39,7 +39,7 @@ static void finish_recording(void)
 	forget_changes();
 }
 
-/* A living session whose box can be found again by `mark`. */
+/* A running session whose box can be found again by `mark`. */
 static struct box_backend_box *make_marked(const char *id, uint64_t mark)
 {
 	struct note note = {0};
@@ -51,7 +51,7 @@ static struct box_backend_box *make_marked(const char *id, uint64_t mark)
 	return box;
 }
 
-/* The box of a predecessor's session, as the backend has it in its successor. */
+/* The box of a predecessor's session, as the backend offers it to the successor. */
 static void leave_box(uint64_t mark)
 {
 	headless.kept = box_alloc(sizeof(*headless.kept));
@@ -64,7 +64,7 @@ static void replay(const char *change)
 	struct box_arena *arena = box_arena_new();
 	struct box_value value = tree(arena, change);
 	box_sessions_replay(sessions, &value);
-	box_arena_free(arena); /* nothing of it may be kept */
+	box_arena_free(arena); /* nothing in it may still be used */
 }
 
 static const char *info_of(struct box_arena *arena, const char *physical_id)
@@ -115,7 +115,7 @@ TEST(a_session_is_recorded_when_it_lives_and_when_it_is_gone)
 	finish_recording();
 }
 
-/* As the file is now and then: with all that there is in that moment. */
+/* A full dump, as the file sometimes is. */
 static void write_anew(void *arg, const struct box_value *change)
 {
 	(void)change;
@@ -188,13 +188,13 @@ TEST(a_successor_has_the_same_sessions)
 	box_sessions_adopt(sessions);
 	ASSERT(headless.kept == NULL);
 	ASSERT_STR(info_of(arena, ID("s")), before);
-	/* The successor's own record has it too, and again for its successor. */
+	/* The successor records it again for its own successor. */
 	ASSERT_INT(change_count, 1);
 	ASSERT_STR(changes[0], dumped);
 	box_sessions_dump(sessions, on_change, &changes);
 	ASSERT_INT(change_count, 2);
 	ASSERT_STR(changes[1], dumped);
-	/* It can be used, listed, and its spec still holds. */
+	/* It can be used and listed, and its spec is still in force. */
 	struct note note = {0};
 	(void)exec("s", "true", &note);
 	headless_ran("true", &good);
@@ -219,7 +219,7 @@ TEST(a_successor_has_the_same_sessions)
 	finish_recording();
 }
 
-/* What may be reached is part of what a session is. */
+/* The network allowlist is part of a session. */
 TEST(a_successor_has_the_same_egress)
 {
 	struct box_arena *arena = box_arena_new();
@@ -282,7 +282,7 @@ TEST(a_session_whose_box_is_no_more_is_forgotten)
 	forget_changes();
 	replay(dumped);
 	ASSERT_INT(box_sessions_count(sessions), 1);
-	leave_box(43); /* another's */
+	leave_box(43); /* another box */
 	box_sessions_adopt(sessions);
 	ASSERT_INT(box_sessions_count(sessions), 0);
 	ASSERT_INT(change_count, 1);
@@ -296,8 +296,8 @@ TEST(a_session_whose_box_is_no_more_is_forgotten)
 	finish_recording();
 }
 
-/* Its client was told that it is gone, and then this process ended: a successor does not bring it
- * back, and who asks for its id waits for the end of its box. */
+/* Its client was told that it is gone, then this process ended: a successor does not restore it,
+ * and requests for its id wait for the end of its box. */
 TEST(a_successor_goes_on_removing)
 {
 	struct note running = {0};
@@ -334,7 +334,7 @@ TEST(a_successor_goes_on_removing)
 	expect_ran(&next, "fine");
 	finish_recording();
 
-	/* Its box is no more, or the record lies. */
+	/* Its box does not exist, or the record is wrong. */
 	start_recording();
 	replay(dumped[1]);
 	ASSERT_INT(box_sessions_count(sessions), 0);
@@ -351,7 +351,7 @@ TEST(a_successor_goes_on_removing)
 	finish_recording();
 }
 
-/* The end comes before boxd has said which boxes there are. */
+/* The box ends before boxd has reported which boxes there are. */
 TEST(sessions_that_are_not_adopted_yet_are_removed)
 {
 	start_recording();
@@ -363,7 +363,7 @@ TEST(sessions_that_are_not_adopted_yet_are_removed)
 	replay(dumped);
 	box_sessions_remove_all(sessions);
 	ASSERT_INT(box_sessions_count(sessions), 0);
-	ASSERT_INT(headless.begun[HEADLESS_DESTROY], 1); /* of the first life */
+	ASSERT_INT(headless.begun[HEADLESS_DESTROY], 1); /* of the first box */
 	free(dumped);
 	finish_recording();
 }
@@ -448,7 +448,7 @@ TEST(records_that_do_not_fit_are_ignored)
 			TEST_FAIL("%s = %s was taken", rows[i].member, rows[i].value);
 		}
 	}
-	/* It is these members that were wrong. */
+	/* Exactly these members were wrong. */
 	ASSERT_INT(replay_record(arena, good_record(arena)), 1);
 	box_sessions_adopt(sessions);
 	ASSERT_INT(box_sessions_count(sessions), 0);
@@ -482,7 +482,7 @@ TEST(changes_that_are_none_are_ignored)
 	}
 	replay("{\"removed\":\"" ID("s") "\"}");
 	ASSERT_INT(box_sessions_count(sessions), 0);
-	ASSERT_INT(change_count, 0); /* what was read is not written */
+	ASSERT_INT(change_count, 0); /* a replay records nothing */
 	box_arena_free(arena);
 	finish_recording();
 }
@@ -499,7 +499,7 @@ TEST(of_two_sessions_of_one_name_the_first_counts)
 	box_sessions_adopt(sessions);
 	ASSERT(headless.kept == NULL);
 	ASSERT_INT(box_sessions_count(sessions), 1);
-	/* Once removed, the next of the name counts. */
+	/* Once removed, the next session of that name counts. */
 	struct note removed = {0};
 	(void)remove_id(ID("s"), &removed);
 	headless_gone();
@@ -572,7 +572,7 @@ TEST(a_session_goes_with_its_box)
 		expect_error(&running[i], BOX_ERR_SESSION_NOT_FOUND, REMOVED("s"));
 	}
 	expect_not_shown(ID("s"), 0);
-	/* The next use waits for the end and makes it anew. */
+	/* The next use waits for the end and recreates it. */
 	(void)exec("s", "next", &next);
 	ASSERT_INT(headless_count(HEADLESS_MAKE), 0);
 	headless.mark = 43;

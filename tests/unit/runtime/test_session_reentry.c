@@ -1,4 +1,4 @@
-/* Sessions: a `done` that comes back in while others are still being told. */
+/* Sessions: a `done` callback that calls back in while others still wait for theirs. */
 #include "runtime/session/session.h"
 #include "tests/unit/lib/session_fixture.h"
 
@@ -15,7 +15,7 @@ static void then_cancel(void *arg)
 	box_session_op_cancel(*(struct box_session_op **)arg);
 }
 
-/* The first of two that wait for a box removes it: the second must not run in it. */
+/* Two wait for a box, and the first one removes it: the second must not run in it. */
 TEST(removed_by_an_opener)
 {
 	static char id[] = ID("s");
@@ -29,7 +29,7 @@ TEST(removed_by_an_opener)
 	while (headless_count(HEADLESS_DESTROY) > 0) {
 		headless_gone();
 	}
-	/* Ended with the error, or begun anew in another box: either will do. */
+	/* Ended with the error, or started in another box: both are fine. */
 	if (ran.calls > 0) {
 		expect_error(&ran, BOX_ERR_SESSION_NOT_FOUND, REMOVED("s"));
 	} else {
@@ -93,7 +93,7 @@ static void then_exec(void *arg)
 	(void)exec("s", "again", arg);
 }
 
-/* A command that is told of its end asks for the next one at once. */
+/* A command whose end is reported requests the next one immediately. */
 TEST(exec_again)
 {
 	start();
@@ -109,7 +109,7 @@ TEST(exec_again)
 	struct note slow = {.then = then_exec, .then_arg = &after};
 	(void)exec("s", "slow", &slow);
 	headless_ran("slow", &(struct box_backend_exec_outcome){.reason = BOX_BACKEND_END_TIMEOUT});
-	/* It waits for the end of the session that the slow one took with it. */
+	/* It waits for the end of the session that the slow command ended. */
 	ASSERT_INT(after.calls, 0);
 	headless_gone();
 	headless_made();
@@ -129,7 +129,7 @@ TEST(exec_again)
 	finish();
 }
 
-/* The second removal is answered when nothing is left that was asked for before it. */
+/* The second removal is answered once everything requested before it is gone. */
 TEST(remove_behind_a_waiting_exec)
 {
 	start();

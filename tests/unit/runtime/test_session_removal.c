@@ -53,7 +53,7 @@ TEST(remove_while_making)
 	expect_error(&a, BOX_ERR_SESSION_NOT_FOUND, REMOVED("s"));
 	expect_error(&opened, BOX_ERR_SESSION_NOT_FOUND, REMOVED("s"));
 	ASSERT_INT(headless.cancelled[HEADLESS_MAKE], 1);
-	/* Nobody knows yet what became of the box. */
+	/* The fate of the box is not known yet. */
 	ASSERT_INT(removed.calls, 0);
 	expect_not_shown(ID("s"), 0);
 	headless_gone();
@@ -107,8 +107,7 @@ TEST(exec_while_removing)
 	finish();
 }
 
-/* A spec that would conflict with what is being removed is no conflict; with what comes instead it
- * is. */
+/* A spec cannot conflict with a session that is being removed, only with its replacement. */
 TEST(other_spec_while_removing)
 {
 	start();
@@ -142,11 +141,11 @@ TEST(cancel_while_making)
 	struct box_session_op *op_a = exec("s", "a", &a);
 	struct box_session_op *op_b = exec("s", "b", &b);
 	box_session_op_cancel(op_a);
-	ASSERT_INT(box_sessions_count(sessions), 1); /* b still wants it */
+	ASSERT_INT(box_sessions_count(sessions), 1); /* b still needs it */
 	ASSERT_INT(headless.cancelled[HEADLESS_MAKE], 0);
 	box_session_op_cancel(op_b);
 	ASSERT_INT(headless.cancelled[HEADLESS_MAKE], 1);
-	ASSERT_INT(box_sessions_count(sessions), 1); /* until nothing is left of its box */
+	ASSERT_INT(box_sessions_count(sessions), 1); /* until its box is gone */
 
 	op_a = exec("s", "a", &a);
 	(void)exec("s", "b", &b);
@@ -190,7 +189,7 @@ TEST(cancel_while_removing)
 	struct box_session_op *op = exec("s", "a", &waiting);
 	box_session_op_cancel(op);
 	box_session_op_cancel(removal);
-	ASSERT_INT(box_sessions_count(sessions), 1); /* it goes on unattended */
+	ASSERT_INT(box_sessions_count(sessions), 1); /* it continues without its client */
 	headless_gone();
 	ASSERT_INT(box_sessions_count(sessions), 0);
 	ASSERT_INT(removed.calls + waiting.calls, 0);

@@ -1,4 +1,4 @@
-/* Sessions that are stopped: by request, by their own times, and what is left of them. */
+/* Sessions that are stopped, by request or by their timeouts, and what is left of them. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "tests/unit/lib/session_fixture.h"
@@ -48,7 +48,7 @@ static void make_timed(const char *id, bool persistent, int64_t idle_sec, int64_
 	ASSERT_INT(note.calls, 1);
 }
 
-/* What a use of it says. */
+/* The error of a request that uses it. */
 static void expect_refused(const char *id, const char *physical_id, const char *text)
 {
 	struct note note = {0};
@@ -92,7 +92,7 @@ TEST(stop_ends_the_box_and_keeps_the_name)
 	ASSERT_INT(box_sessions_count_workspace(sessions, &first), 0);
 	ASSERT_INT(box_sessions_remove(sessions, ID("s"), on_removed, &again, &op, &err), 0);
 	ASSERT_INT(box_sessions_count(sessions), 0);
-	make_live("s"); /* anew */
+	make_live("s"); /* recreated */
 	finish();
 }
 
@@ -107,7 +107,7 @@ TEST(stop_unknown)
 	finish();
 }
 
-/* Who removes it meanwhile wins; who comes to use it is told. */
+/* A removal meanwhile takes precedence; a request that uses it gets an error. */
 TEST(stop_and_remove_at_once)
 {
 	quiet_start();
@@ -203,7 +203,7 @@ TEST(idle_timeout)
 	make_timed("busy", false, 60, 0);
 	(void)exec("busy", "run", &running);
 	uint64_t now = box_clock_ms();
-	box_sessions_tick(sessions, now + 59000); /* its own time, not the runtime's */
+	box_sessions_tick(sessions, now + 59000); /* its own timeout, not the runtime's */
 	ASSERT_INT(headless_count(HEADLESS_DESTROY), 0);
 	box_sessions_tick(sessions, now + 61000);
 	ASSERT_INT(headless_count(HEADLESS_DESTROY), 1);
@@ -283,7 +283,7 @@ TEST(a_successor_knows_what_is_stopped)
 	finish();
 }
 
-/* This process ended while the box did: a successor ends it, and keeps the name all the same. */
+/* This process ended while the box did: a successor ends it, and still keeps the name. */
 TEST(a_successor_goes_on_stopping)
 {
 	quiet_start();

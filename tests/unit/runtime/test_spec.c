@@ -1,4 +1,4 @@
-/* Box specs that are taken: defaults, what clients really send, values, conflicts, copies. */
+/* Box specs that are accepted: defaults, what clients really send, values, conflicts, copies. */
 #include "base/arena.h"
 #include "runtime/spec/spec.h"
 #include "tests/unit/lib/spec_parse.h"
@@ -125,7 +125,7 @@ TEST(whole_values)
 		{"{\"session_id\":\"a\\u0000b\"}",
 			"session_id\n  Value error, session_id must not contain NUL"},
 		{"{\"foo\":1}", "session_id\n  Field required"},
-		/* The order is that of the members, not of the message. */
+		/* In the order of the members, not of the message. */
 		{"{\"session_id\":\"\",\"foo\":1,\"timeout_sec\":\"x\"}",
 			"timeout_sec" NOT_INT_TEXT},
 		{"{\"pids_limit\":0,\"env\":1,\"session_id\":\"\"}",
@@ -270,7 +270,7 @@ TEST(conflicts_of_egress)
 			"allow 10.0.0.0/8, host_ports none"},
 		{ON ALLOW("\"10.0.0.0/8\""), ON ALLOW("\"10.0.0.0/8:1\""), "egress",
 			"allow 10.0.0.0/8, host_ports none"},
-		/* The same in other words. */
+		/* The same in another form. */
 		{ON ALLOW("\"1.1.1.1\",\"2.2.2.2/32\""),
 			ON ALLOW("\"2.2.2.2\",\"1.1.1.1/32\",\"2.2.2.2\""), NULL, NULL},
 		/* The order. */
@@ -300,7 +300,7 @@ TEST(copy_for_the_session)
 		0);
 	struct box_spec copy = box_spec_copy_session(other, &spec);
 	ASSERT(box_spec_conflict(arena, &spec, &copy, &value) == NULL);
-	/* The sanitizer sees to it that nothing of the first arena is left in the copy. */
+	/* The sanitizer detects pointers into the first arena. */
 	box_arena_free(arena);
 	ASSERT_STR(copy.session_id, "s");
 	ASSERT_STR(copy.workdir, "/workspace/x");

@@ -1,4 +1,4 @@
-/* Box specs at their limits: lengths, what of the sender's is echoed, mounts. */
+/* Box specs at their limits: lengths, how much of the sender's text is echoed, mounts. */
 #include "base/arena.h"
 #include "base/limits.h"
 #include "runtime/spec/spec.h"
@@ -127,7 +127,7 @@ TEST(last_mount_of_a_path_wins)
 	}
 }
 
-/* A message full of mounts: 60,000 at two paths must not take a quadratic time. */
+/* A message full of mounts: 60,000 at two paths must not take quadratic time. */
 TEST(many_mounts)
 {
 	struct box_arena *arena = box_arena_new();

@@ -366,7 +366,7 @@ TEST(verdict_table)
 	}
 }
 
-/* What only msgpack can carry: bytes, and numbers that are none. */
+/* Values that only msgpack can carry: bytes, NaN and infinities. */
 TEST(msgpack_values)
 {
 	static const struct {

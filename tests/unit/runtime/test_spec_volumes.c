@@ -1,4 +1,5 @@
-/* Volumes of a session: what is taken and refused, what a command gets of them, and whose they are. */
+/* Volumes of a session: which are accepted and refused, which ones a command gets, and who owns
+ * them. */
 #include "base/arena.h"
 #include "base/macros.h"
 #include "runtime/spec/spec.h"

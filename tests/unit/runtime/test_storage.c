@@ -1,5 +1,5 @@
-/* Storage analysis: the answer out of numbers, and how they are gathered from a host that waits for
- * the test. Time is the test's. */
+/* Storage analysis: how the answer is computed, and how its numbers are gathered from a fake host.
+ * The clock is the test's. */
 #include <errno.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -78,7 +78,7 @@ TEST(an_empty_answer)
 #define HOST "runtime_host"
 #define BOXES "sandbox_sessions"
 
-/* What the reference really sent. */
+/* A real answer of the reference. */
 TEST(the_answer_of_the_reference)
 {
 	static const struct row rows[] = {
@@ -101,7 +101,7 @@ TEST(the_answer_of_the_reference)
 	expect_answer(&report, rows, COUNT(rows), 20480, 1, 2);
 }
 
-/* A message that is no UTF-8 costs a client its connection. */
+/* A message with invalid UTF-8 would cost a client its connection. */
 TEST(a_folder_whose_name_is_no_utf8)
 {
 	static const struct row rows[] = {
@@ -114,7 +114,7 @@ TEST(a_folder_whose_name_is_no_utf8)
 	expect_answer(&report, rows, COUNT(rows), 0, 0, 0);
 }
 
-/* Details are in their roots already; sessions that failed are in no sum and no number. */
+/* Details are already part of their roots; sessions that failed are in no sum and no count. */
 TEST(sums_are_of_roots)
 {
 	static const struct row rows[] = {
@@ -162,7 +162,7 @@ TEST(sums_stay_numbers_of_the_wire)
 
 /* --- gathering --- */
 
-/* What was asked of the host, in order. */
+/* Requests to the host, in order. */
 static struct {
 	size_t count;
 	uint64_t box[ASKED_MAX];
@@ -230,7 +230,7 @@ static void opened(void *arg, struct box_session *session, const struct box_err 
 	(void)err;
 }
 
-/* A session whose box has this number at boxd. */
+/* A session whose box has this number in boxd. */
 static void open_session(struct box_runtime *runtime, const struct box_context *context,
 	const char *id, uint64_t box)
 {
@@ -347,7 +347,7 @@ TEST(folder_and_boxes)
 	finish(runtime);
 }
 
-/* What is said of the folder when it could not be measured. */
+/* The answer about the folder when it could not be measured. */
 TEST(folders_that_fail)
 {
 	static const struct {
@@ -369,7 +369,7 @@ TEST(folders_that_fail)
 	}
 }
 
-/* At most so many at once for all, and each analysis in its turn. */
+/* At most so many at once for all, and the analyses take turns. */
 TEST(turns)
 {
 	struct note notes[2] = {0};
@@ -397,7 +397,7 @@ TEST(turns)
 	finish(runtime);
 }
 
-/* One workspace whose boxes are slow to measure does not keep another waiting. */
+/* A workspace whose boxes are slow to measure does not delay another one. */
 TEST(turns_of_workspaces)
 {
 	struct note notes[3] = {0};
@@ -442,7 +442,7 @@ TEST(cancelled)
 	for (size_t next = 0; next < asked.count; next++) {
 		answer(next, &small);
 	}
-	/* The four that were under way, and the six of the one that was not cancelled. */
+	/* The four that were in flight, and the six of the one that was not cancelled. */
 	ASSERT_INT(asked.count, 10);
 	ASSERT_INT(notes[0].calls, 0);
 	ASSERT_INT(notes[1].calls, 0);
@@ -450,7 +450,7 @@ TEST(cancelled)
 	finish(runtime);
 }
 
-/* The client waits 60 s: what has had no turn after 25 s is given up. */
+/* The client waits 60 s: measurements that have not started after 25 s are dropped. */
 TEST(too_late)
 {
 	struct note note = {0};

@@ -137,8 +137,7 @@ TEST(physical_ids)
 	}
 }
 
-/* The longest id there can be, in a buffer of exactly its size; the white space around it counts
- * for nothing. */
+/* The longest possible id, in a buffer of exactly its size; white space around it is ignored. */
 TEST(lengths)
 {
 	char *out = malloc(BOX_PHYSICAL_ID_SIZE);
@@ -163,7 +162,7 @@ TEST(lengths)
 	free(out);
 }
 
-/* Two spellings of one session, and none that reaches into another placement. */
+/* Two spellings of one session, and none that reaches another placement. */
 TEST(same_and_different)
 {
 	char a[BOX_PHYSICAL_ID_SIZE];

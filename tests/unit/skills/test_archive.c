@@ -1,7 +1,6 @@
-/* Unpacking: what lies on disk afterwards, and what a taken-over child could do.
+/* Unpacking: which files are on disk afterwards, and what a taken-over child could do.
  *
- * Hostile children are work functions of ours, run as the real one is.
- */
+ * Hostile children are work functions of the test, run as the real one is. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -35,7 +34,7 @@ static void remove_folder(void)
 	ASSERT_INT(system(command), 0);
 }
 
-/* A folder with the output folder in it, and a file beside that. */
+/* A folder that contains the output folder and another file. */
 static void open_out(void)
 {
 	char path[sizeof(folder) + 16];
@@ -96,7 +95,8 @@ TEST(files_and_folders_are_there_with_their_modes)
 		{.name = "run.sh", .content = "#!", .mode = S_IFREG | 06711},
 		{.name = "secret", .content = "s", .mode = S_IFREG | 0400},
 		{.name = "sticky/", .mode = S_IFDIR | 01777},
-		{.name = "packed/", .method = 8}, /* nothing takes some bytes too */
+		{.name = "packed/",
+			.method = 8}, /* an empty deflate stream takes some bytes, too */
 		{.name = "empty", .has_descriptor = true},
 	};
 	struct stat st;
@@ -116,7 +116,7 @@ TEST(files_and_folders_are_there_with_their_modes)
 	ASSERT_INT(count_names(), 6);
 }
 
-/* The lies that only unpacking can find: of the entry that lies nothing is written. */
+/* Faults that only unpacking can find: the faulty entry is not written. */
 TEST(what_the_data_say_counts)
 {
 	static const struct {
@@ -143,7 +143,8 @@ TEST(what_the_data_say_counts)
 	}
 }
 
-/* Large enough for threads: all of it is there, and of many faults the first is told. */
+/* Large enough for several threads: everything is written, and of many faults the first is
+ * reported. */
 TEST(a_large_one_is_unpacked_whole)
 {
 	static char content[4 * BOX_MIB];
@@ -177,7 +178,7 @@ TEST(broken_data_are_refused)
 	struct zip_item item = {.name = "a", .content = "\xff\xff\xff", .content_len = 3};
 	_zip_ buf = zip_make(&item, 1, NULL);
 	open_out();
-	/* Stored, in both headers, becomes deflated. */
+	/* Stored becomes deflated, in both headers. */
 	buf.bytes[8] = 8;
 	buf.bytes[30 + 1 + 3 + 10] = 8;
 	_cleanup_(box_close_p) int fd = memory_file(buf.bytes, buf.len);
@@ -186,7 +187,7 @@ TEST(broken_data_are_refused)
 	ASSERT_INT(count_names(), 0);
 }
 
-/* After the end of the packed data comes something else that no reader would miss. */
+/* The packed data is followed by extra bytes that no reader would miss. */
 TEST(data_behind_the_data_are_refused)
 {
 	struct zip_item plain = {.name = "a", .content = "x", .method = 8};
@@ -210,7 +211,7 @@ TEST(data_behind_the_data_are_refused)
 	free(packed.memory);
 }
 
-/* Somebody else in the folder, who is there first. */
+/* Another process creates files in the folder first. */
 TEST(a_link_in_the_folder_leads_nowhere)
 {
 	const struct zip_item items[] = {{.name = "there/outside", .content = "theirs"}};
@@ -242,7 +243,7 @@ TEST(only_regular_files_of_some_size_are_archives)
 	open_out();
 	ASSERT_INT(pipe2(ends, O_CLOEXEC), 0);
 	ASSERT_INT(box_archive_unpack(ends[0], out_fd, &err), -EINVAL);
-	ASSERT_STR(err.text, VALID ": it is no regular file");
+	ASSERT_STR(err.text, VALID ": not a regular file");
 	_cleanup_(box_close_p) int fd = memfd_create("zip", MFD_CLOEXEC);
 	ASSERT_INT(box_archive_unpack(fd, out_fd, &err), -EINVAL);
 	ASSERT_STR(err.text, "Uploaded file is empty");
@@ -266,7 +267,7 @@ static int confine(box_archive_child_work work, int timeout_ms)
 	return r;
 }
 
-/* Says what was possible that should not have been. */
+/* Prints what was possible and should not have been. */
 #define MUST_FAIL(call)                                                                      \
 	do {                                                                                 \
 		errno = 0;                                                                   \
@@ -296,7 +297,7 @@ static long open_at(int fd, const char *path, uint64_t flags)
 
 static int try_files(const struct box_archive_child_job *job, struct box_err *child_err)
 {
-	/* This is Landlock's: the call itself is allowed. */
+	/* Refused by Landlock: the call itself is allowed. */
 	MUST_FAIL(open_at(AT_FDCWD, "/etc/passwd", O_RDONLY));
 	MUST_FAIL(open_at(AT_FDCWD, "/etc", O_RDONLY | O_DIRECTORY));
 	MUST_FAIL(open_at(AT_FDCWD, outside, O_WRONLY));
@@ -427,7 +428,7 @@ TEST(an_end_without_an_answer_is_a_failure)
 static int lie(const struct box_archive_child_job *job, struct box_err *child_err)
 {
 	(void)child_err;
-	/* What a struct of bytes of 0xff would say. */
+	/* The fields of a struct filled with 0xff. */
 	static char bytes[4096];
 	memset(bytes, 0xff, sizeof(bytes));
 	(void)!write(job->out_fd + 1, bytes, sizeof(bytes));
@@ -440,9 +441,9 @@ TEST(an_answer_that_is_none_is_a_failure)
 	ASSERT_INT(confine(lie, 20000), -EPROTO);
 }
 
-/* --- when there is no fence --- */
+/* --- without confinement --- */
 
-/* From now on one call fails, here and in children. */
+/* From now on one system call fails, here and in children. */
 static void deny(uint32_t call, uint32_t errnum)
 {
 	struct filter_step {
@@ -500,7 +501,7 @@ TEST(a_kernel_without_landlock_is_enough)
 	deny(SYS_landlock_create_ruleset, EOPNOTSUPP);
 	ASSERT_INT(unpack(&item, 1), 0);
 	has_file("a", 0644, "x");
-	/* The allowlist is there all the same. */
+	/* The allowlist still applies. */
 	if (confine(try_calls, 20000) < 0) {
 		TEST_FAIL("%s", err.text);
 	}

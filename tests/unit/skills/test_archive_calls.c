@@ -1,4 +1,4 @@
-/* box_archive_calls is enough: a caller that has nothing but these can unpack. */
+/* box_archive_calls is complete: a caller that may use only these calls can unpack. */
 #include <errno.h>
 #include <fcntl.h>
 #include <seccomp.h>
@@ -16,10 +16,10 @@ static int add_call(scmp_filter_ctx filter, const char *name)
 	return seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 0);
 }
 
-/* As fences are here: what is not on the list fails. */
+/* As our filters do: a call that is not on the list fails. */
 static void keep_calls(void)
 {
-	/* What a test needs to tell how it went. */
+	/* Calls that the test needs to report its result. */
 	static const char *const own[] = {"unlinkat", "sigaltstack"};
 	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
 	ASSERT(filter);
@@ -57,6 +57,6 @@ TEST(they_are_enough)
 	if (unpacked < 0) {
 		(void)!write(STDERR_FILENO, err.text, strlen(err.text));
 	}
-	/* The leak checker at the end of a test would need more calls. */
+	/* The leak checker at the end of a test needs more calls. */
 	_exit(unpacked < 0 || removed < 0);
 }

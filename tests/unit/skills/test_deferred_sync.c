@@ -1,5 +1,5 @@
-/* Marks of packages that the disk does not have yet: what becomes of them when something fails. The
- * calls that fail, and those that are looked at, are linked through here. */
+/* Marks of packages that are not on disk yet: what happens to them when something fails. Calls that
+ * fail, or that are observed, are linked through here. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -26,9 +26,9 @@ static char folder[] = "/tmp/box-later-XXXXXX";
 static int root = -1;
 static char this_boot[64]; /* later.BOOT */
 
-static bool disk_fails;         /* the next time, and then no more: as the kernel does it */
-static bool nothing_goes;       /* unlinkat */
-static const char *stays;       /* renameat */
+static bool disk_fails;         /* only the next time, as the kernel reports it */
+static bool nothing_goes;       /* unlinkat fails */
+static const char *stays;       /* renameat fails */
 static bool synced_empty_stage; /* fsync */
 
 static bool is_there(const char *path)
@@ -227,7 +227,7 @@ TEST(marks_that_cannot_be_read_stay)
 	make_mark(OLD, "half");
 	struct box_stage stage = {root, openat(root, BOX_STAGE_NAME, O_RDONLY | O_CLOEXEC)};
 	ASSERT(stage.fd >= 0 && getrlimit(RLIMIT_NOFILE, &all) == 0);
-	/* Staging, the folder of marks, and what is in it: each can be what fails. */
+	/* Staging, the folder of marks, and its contents: any of them can fail. */
 	for (int room = 0; room < 3; room++) {
 		struct rlimit few = {(rlim_t)(stage.fd + 1 + room), all.rlim_max};
 		ASSERT_INT(setrlimit(RLIMIT_NOFILE, &few), 0);

@@ -1,5 +1,5 @@
-/* Manifests of artifacts: the one form that there is, its digest as Python's json writes it, and
- * paths. */
+/* Manifests of artifacts: their one valid form, its digest as Python's json writes it, and paths.
+ */
 #include <stdio.h>
 
 #include "base/arena.h"
@@ -34,7 +34,7 @@ static void expect(const char *text, const char *why)
 	}
 }
 
-/* The text that is hashed, written out by hand. */
+/* The hashed text, written by hand. */
 TEST(digest)
 {
 	static const struct {

@@ -110,7 +110,7 @@ TEST(times_are_rounded_by_way_of_a_float)
 	ASSERT(!box_pytext_isoformat(-70000000000LL, 0, text));
 }
 
-/* The description of a SKILL.md with this scalar, or NULL when the YAML cannot be read. */
+/* The description of a SKILL.md with this scalar, or NULL when the YAML is invalid. */
 static const char *description_of(struct box_arena *arena, const char *scalar)
 {
 	struct box_front_matter front;

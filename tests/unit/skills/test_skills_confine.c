@@ -1,5 +1,5 @@
-/* The fence of box-skills from inside: what it keeps, and what a taken-over one would try. Each
- * test runs in a process of its own. */
+/* The confinement of box-skills from inside: what still works, and what an attacker who took it
+ * over would try. Each test runs in a process of its own. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -26,7 +26,7 @@
 #include "tests/unit/lib/test.h"
 
 #if defined(__SANITIZE_ADDRESS__)
-/* The leak checker wants ptrace at exit, which the fence forbids. */
+/* The leak checker wants ptrace at exit, which the filter forbids. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
@@ -36,7 +36,7 @@ const char *__asan_default_options(void)
 
 static struct {
 	char path[64];
-	int outside; /* opened before */
+	int outside; /* opened before the confinement */
 	int store;
 	int source;
 } place;
@@ -48,11 +48,11 @@ static void make_file(int folder, const char *name)
 	(void)close(fd);
 }
 
-/* A store that may be written and a source that may be read, with a secret beside them. */
+/* A writable store and a readable source, with a secret beside them. */
 static void enter(void)
 {
 	struct box_err err;
-	(void)snprintf(place.path, sizeof(place.path), "/tmp/box-fence-XXXXXX");
+	(void)snprintf(place.path, sizeof(place.path), "/tmp/box-skill-XXXXXX");
 	ASSERT(mkdtemp(place.path) != NULL);
 	place.outside = open(place.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	ASSERT(mkdirat(place.outside, "store", 0755) == 0);
@@ -70,7 +70,7 @@ static void enter(void)
 	}
 }
 
-/* What is outside cannot be removed from inside: another process does it. */
+/* Files outside cannot be removed from inside: another process does it. */
 static void run_inside(void (*inside)(void))
 {
 	int pipe_ends[2];
@@ -136,7 +136,7 @@ static void try_files(void)
 	ASSERT_REFUSED(symlinkat("/etc/passwd", place.store, "link"));
 	ASSERT_REFUSED(mknodat(place.store, "fifo", S_IFIFO | 0600, 0));
 	ASSERT_REFUSED(fchownat(place.store, "file", 1, 1, 0));
-	/* Landlock has no eye on these. */
+	/* Landlock does not cover these. */
 	ASSERT_REFUSED(fchmodat(place.outside, "secret", 0777, 0));
 	ASSERT_REFUSED(utimensat(place.outside, "secret", NULL, 0));
 	ASSERT_REFUSED(syscall(SYS_inotify_init1, 0));
@@ -179,13 +179,13 @@ TEST(no_program_no_socket_no_namespace)
 
 /* --- kernels that have less --- */
 
-/* A Landlock of version `abi` for this process; 0: there is none. Another process answers for it. */
+/* Simulates Landlock version `abi` for this process; 0: none. Another process answers the calls. */
 static void pretend_landlock(int abi)
 {
 	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
 	ASSERT(filter);
 	uint32_t what = abi == 0 ? SCMP_ACT_ERRNO(EOPNOTSUPP) : SCMP_ACT_NOTIFY;
-	/* The question for the version is the one with flags. */
+	/* The version query is the call with flags. */
 	ASSERT_INT(seccomp_rule_add(filter, what, SCMP_SYS(landlock_create_ruleset), 1,
 			   SCMP_A2(SCMP_CMP_EQ, 1)),
 		0);
@@ -204,7 +204,7 @@ static void pretend_landlock(int abi)
 	_exit(0);
 }
 
-static int fence_in(const char *folder, bool moves, uid_t uid, struct box_err *err)
+static int confine(const char *folder, bool moves, uid_t uid, struct box_err *err)
 {
 	const struct box_skills_confine_folder room = {
 		.fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC),
@@ -215,30 +215,30 @@ static int fence_in(const char *folder, bool moves, uid_t uid, struct box_err *e
 	return box_skills_confine(&room, 1, err);
 }
 
-/* Root's files have no other fence than Landlock. */
-static void fence_fails(int abi, const char *why)
+/* Only Landlock keeps it from root's files. */
+static void confine_fails(int abi, const char *why)
 {
 	static struct box_err err;
 	if (getuid() != 0) {
 		SKIP("only root can be refused");
 	}
 	pretend_landlock(abi);
-	ASSERT(fence_in("/tmp", true, 0, &err) < 0);
+	ASSERT(confine("/tmp", true, 0, &err) < 0);
 	if (!strstr(err.text, why)) {
 		TEST_FAIL("%s", err.text);
 	}
-	/* It has not happened halfway. */
+	/* No part of it was applied. */
 	ASSERT(open("/etc/passwd", O_RDONLY | O_CLOEXEC) >= 0);
 }
 
 TEST(root_is_not_served_without_landlock)
 {
-	fence_fails(0, "must belong to another user");
+	confine_fails(0, "must belong to another user");
 }
 
 TEST(root_is_not_served_by_a_landlock_without_moves)
 {
-	fence_fails(1, "since Linux 5.19");
+	confine_fails(1, "since Linux 5.19");
 }
 
 TEST(another_user_is_served_without_landlock)
@@ -246,20 +246,20 @@ TEST(another_user_is_served_without_landlock)
 	static struct box_err err;
 	uid_t uid = getuid() == 0 ? 65534 : getuid();
 	pretend_landlock(0);
-	ASSERT_INT(fence_in("/tmp", true, uid, &err), 0);
+	ASSERT_INT(confine("/tmp", true, uid, &err), 0);
 }
 
 static void move_a_file(int landlock)
 {
 	static struct box_err err;
-	char folder[] = "/tmp/box-fence-XXXXXX";
+	char folder[] = "/tmp/box-skill-XXXXXX";
 	uid_t uid = getuid() == 0 ? 65534 : getuid();
 	ASSERT(mkdtemp(folder) && chmod(folder, 0777) == 0);
 	int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	pid_t child = fork();
 	if (child == 0) {
 		pretend_landlock(landlock);
-		ASSERT_INT(fence_in(folder, true, uid, &err), 0);
+		ASSERT_INT(confine(folder, true, uid, &err), 0);
 		ASSERT_INT(mkdirat(fd, "d", 0755), 0);
 		make_file(fd, "file");
 		ASSERT_INT(renameat2(fd, "file", fd, "d/file", 0), 0);
@@ -279,16 +279,16 @@ TEST(files_are_moved_where_landlock_cannot_allow_it)
 	move_a_file(1);
 }
 
-/* What moves nothing has its Landlock on such a kernel too. */
+/* A process that moves nothing gets Landlock on such a kernel, too. */
 TEST(an_old_landlock_is_enough_for_artifacts)
 {
 	static struct box_err err;
 	pretend_landlock(1);
-	ASSERT_INT(fence_in("/tmp", false, getuid(), &err), 0);
+	ASSERT_INT(confine("/tmp", false, getuid(), &err), 0);
 	ASSERT_REFUSED(open("/etc/passwd", O_RDONLY | O_CLOEXEC));
 }
 
-/* A child of it unpacks archives, behind a fence of its own. */
+/* A child of it unpacks archives, with a confinement of its own. */
 TEST(archives_can_be_unpacked)
 {
 	static const char *const conditional[] = {

@@ -1,4 +1,4 @@
-/* What the check of a ZIP takes, and what it refuses by which words. */
+/* The check of ZIPs: what it accepts, and the text of each refusal. */
 #include <errno.h>
 #include <sys/stat.h>
 
@@ -14,7 +14,7 @@ static int check(const struct box_buf *buf)
 {
 	box_arena_free(arena);
 	arena = box_arena_new();
-	/* A copy of exactly so many bytes: a sanitizer sees a read behind them. */
+	/* A copy of exactly this size, so that the sanitizer detects a read past it. */
 	char *copy = malloc(buf->len ? buf->len : 1);
 	memcpy(copy, buf->bytes, buf->len);
 	box_arena_adopt(arena, copy);
@@ -255,11 +255,12 @@ TEST(refuses_headers_that_disagree)
 		struct zip_item item;
 		const char *text;
 	} rows[] = {
-		{{.name = "a", .local = "b"}, VALID ": its headers disagree: a"},
-		{{.name = "a", .local = "aa"}, VALID ": its headers disagree: a"},
-		{{.name = "a", .content = "x", .local_off = 1}, VALID ": its headers disagree: a"},
+		{{.name = "a", .local = "b"}, VALID ": an entry's headers disagree: a"},
+		{{.name = "a", .local = "aa"}, VALID ": an entry's headers disagree: a"},
+		{{.name = "a", .content = "x", .local_off = 1},
+			VALID ": an entry's headers disagree: a"},
 		{{.name = "a", .content = "x", .has_descriptor = true, .descriptor_off = 1},
-			VALID ": its headers disagree: a"},
+			VALID ": an entry's headers disagree: a"},
 		{{.name = "a", .content = "x", .size_off = 1},
 			"Archive contains invalid size metadata: a"},
 		{{.name = "a", .extra = "\1\0\0\0", .extra_len = 4},
@@ -291,7 +292,7 @@ TEST(sizes_have_limits)
 	accepts(&item, 1);
 	item.content_len = len;
 	refuses(&item, 1, "Archive entry exceeds the uncompressed size limit: a");
-	item.size_off = -1; /* 16 MiB of which it says so, and one more byte */
+	item.size_off = -1; /* 16 MiB according to the header, and one more byte */
 	refuses(&item, 1, "Archive contains invalid size metadata: a");
 
 	struct zip_item bomb = {.name = "a", .content = "", .method = 8};
@@ -333,12 +334,12 @@ TEST(counts_have_limits)
 	/* One less than there are, and one more. */
 	box_buf_free(&buf);
 	buf = zip_make(items, 2, &(struct zip_end){.count_off = -1});
-	refuses_bytes(&buf, VALID ": its directory has more than it counts");
+	refuses_bytes(&buf, VALID ": the central directory has more entries than it declares");
 	box_buf_free(&buf);
 	buf = zip_make(items, 2, &(struct zip_end){.count_off = 1});
-	refuses_bytes(&buf, VALID ": its directory is broken at entry 3");
+	refuses_bytes(&buf, VALID ": broken central directory at entry 3");
 
-	/* Three folders for each of 400. */
+	/* Three folders for each of 400 entries. */
 	for (size_t i = 0; i < 400; i++) {
 		(void)snprintf(names[i], sizeof(names[i]), "%zu/b/c/f", i);
 	}
@@ -354,32 +355,32 @@ TEST(refuses_data_that_is_nobodys)
 	refuses(items + 1, 1, VALID ": data outside of entries, before: b");
 
 	_zip_ buf = zip_make(items, 1, &(struct zip_end){.offset_off = 1});
-	refuses_bytes(&buf, VALID ": its directory is not where it should be");
+	refuses_bytes(&buf, VALID ": the central directory is misplaced");
 	box_buf_free(&buf);
 	buf = zip_make(items, 1, &(struct zip_end){.size_off = -1});
-	refuses_bytes(&buf, VALID ": its directory is not where it should be");
+	refuses_bytes(&buf, VALID ": the central directory is misplaced");
 	box_buf_free(&buf);
 	buf = zip_make(items, 1, &(struct zip_end){.disk = 1});
 	refuses_bytes(&buf, VALID ": part of a split archive");
 	box_buf_free(&buf);
 	buf = zip_make(items, 1, &(struct zip_end){.size_off = -1, .offset_off = 1});
-	refuses_bytes(&buf, VALID ": its directory is broken at entry 1");
+	refuses_bytes(&buf, VALID ": broken central directory at entry 1");
 	box_buf_free(&buf);
 	buf = zip_make(items, 1, NULL);
 	zip_put(&buf, 0, 1);
-	refuses_bytes(&buf, VALID ": data after its end");
+	refuses_bytes(&buf, VALID ": data after the end record");
 	box_buf_free(&buf);
 	buf = zip_make(items, 1, &(struct zip_end){.comment = "abc", .comment_len = 2});
-	refuses_bytes(&buf, VALID ": data after its end");
+	refuses_bytes(&buf, VALID ": data after the end record");
 
 	_zip_ plain = zip_make(items, 1, NULL);
 	_zip_ late = box_buf(BOX_KIB);
 	zip_put_bytes(&late, "#!/bin/sh\n", 10);
 	zip_put_bytes(&late, plain.bytes, plain.len);
-	refuses_bytes(&late, VALID ": its directory is not where it should be");
+	refuses_bytes(&late, VALID ": the central directory is misplaced");
 }
 
-/* An end in the comment of another: which of them counts depends on the reader. */
+/* An end record in the comment of another: which one counts depends on the reader. */
 TEST(refuses_two_ends)
 {
 	const struct zip_item item = {.name = "a", .content = "one"};
@@ -389,17 +390,17 @@ TEST(refuses_two_ends)
 	zip_put(&buf, 0, 16);
 	zip_put(&buf, inner.len, 2);
 	zip_put_bytes(&buf, inner.bytes, inner.len);
-	refuses_bytes(&buf, VALID ": it has two ends");
+	refuses_bytes(&buf, VALID ": two end records");
 }
 
-/* Two headers of the directory for the same data, as in bombs that share their kernel. */
+/* Two directory entries for the same data, as in overlapping bombs. */
 TEST(refuses_entries_that_overlap)
 {
 	struct zip_item inner = {.name = "b", .content = "kernel"};
 	_zip_ local = box_buf(BOX_KIB);
 	struct zip_packed packed = zip_pack(&inner);
 	zip_put_local(&local, &inner, &packed);
-	/* The first entry's content is the second entry. */
+	/* The content of the first entry is the second entry. */
 	struct zip_item outer = {.name = "a", .content = local.bytes, .content_len = local.len};
 	_zip_ buf = box_buf(BOX_KIB);
 	struct zip_packed all = zip_pack(&outer);

@@ -1,4 +1,4 @@
-/* What counts of archives in an archive, and which of them are refused by which words. */
+/* Archives inside archives: what counts toward the limits, and the text of each refusal. */
 #include <errno.h>
 
 #include "base/arena.h"
@@ -14,10 +14,10 @@
 static struct box_err err;
 static struct box_zip_nested sums;
 
-/* As an entry that was stored: packed and unpacked are the same size. */
+/* Like a stored entry: packed and unpacked have the same size. */
 static int add(const struct box_buf *buf)
 {
-	/* A copy of exactly so many bytes: a sanitizer sees a read behind them. */
+	/* A copy of exactly this size, so that the sanitizer detects a read past it. */
 	_cleanup_(box_free_p) uint8_t *copy = box_alloc(buf->len);
 	memcpy(copy, buf->len ? buf->bytes : "", buf->len);
 	struct box_zip_entry entry = {
@@ -89,7 +89,7 @@ TEST(entries_of_an_archive_count)
 	counts(&buf, 23 + 6, 3);
 }
 
-/* What makes a program of an archive, or signs it, hides nothing. */
+/* A prefix that makes the archive a program, or a signature, hides nothing. */
 TEST(something_may_stand_before_between_and_behind)
 {
 	_zip_ plain = zip_make(honest, COUNT(honest), NULL);
@@ -131,7 +131,7 @@ TEST(the_ratio_is_that_of_all_in_it)
 		.name = "zeros", .content = zeros, .content_len = len, .method = 8};
 	_zip_ buf = zip_make(&item, 1, NULL);
 	refuses(&buf, "Archive entry exceeds the compression ratio limit" HERE);
-	/* So many bytes beside it that it is none. */
+	/* So many extra bytes that it does not count as an archive. */
 	_zip_ wide = box_buf(BOX_MIB);
 	zip_put(&wide, 0, 1000);
 	zip_put_bytes(&wide, buf.bytes, buf.len);
@@ -152,7 +152,7 @@ TEST(the_total_is_that_of_all_in_it)
 	}
 	ASSERT_STR(err.text, "Archive exceeds the total uncompressed size limit" HERE);
 
-	/* 4 GiB by word, without a byte inflated. */
+	/* 4 GiB according to the header, without any byte inflated. */
 	_zip_ lie = zip_make(&(struct zip_item){.name = "a", .method = 8, .size_off = -2}, 1, NULL);
 	refuses(&lie, "Archive exceeds the total uncompressed size limit" HERE);
 }
@@ -206,45 +206,48 @@ TEST(broken_data_are_refused)
 {
 	const struct zip_item item = {.name = "a", .content = "aaaabbbbaaaabbbb", .method = 8};
 	_zip_ buf = zip_make(&item, 1, NULL);
-	buf.bytes[31] = (char)0xff; /* a kind of block that there is not */
+	buf.bytes[31] = (char)0xff; /* an invalid block type */
 	refuses(&buf, VALID ": broken data" HERE);
 }
 
 TEST(directories_that_lead_astray_are_refused)
 {
-	const char *const lost = VALID ": its directory is not where it should be" HERE;
-	const char *const misplaced = VALID ": an entry is not where it should be" HERE;
+	const char *const lost = VALID ": the central directory is misplaced" HERE;
+	const char *const misplaced = VALID ": an entry is misplaced" HERE;
 	_zip_ buf = zip_make(honest, 1, &(struct zip_end){.size_off = -1, .offset_off = 0});
 	refuses(&buf, misplaced);
 	box_buf_free(&buf);
-	/* One that counts from the beginning finds it, one that counts from the end does not. */
+	/* A reader that counts offsets from the start finds it, one that counts from the end does
+	 * not. */
 	buf = zip_make(honest, 1, &(struct zip_end){.offset_off = 1});
 	refuses(&buf, lost);
 	box_buf_free(&buf);
 	buf = zip_make(honest, 1, &(struct zip_end){.offset_off = -1});
 	refuses(&buf, misplaced);
-	/* It begins like one and has no end: some would go from header to header. */
+	/* It starts like an archive and has no end record: some readers follow the local headers.
+	 */
 	buf.len -= 22;
 	refuses(&buf, lost);
 }
 
 TEST(headers_that_disagree_are_refused)
 {
-	const char *const misplaced = VALID ": an entry is not where it should be" HERE;
+	const char *const misplaced = VALID ": an entry is misplaced" HERE;
 	_zip_ buf = zip_make(honest, 1, NULL);
 	buf.bytes[8] = 0; /* the method in the local header */
 	refuses(&buf, misplaced);
 	buf.bytes[8] = 8;
 	counts(&buf, 23, 1);
-	/* The packed size in the directory, which is before the end: larger than all there is. */
+	/* The packed size in the directory, which precedes the end record: larger than the archive.
+	 */
 	buf.bytes[buf.len - 22 - 65 + 21] = 1;
 	refuses(&buf, misplaced);
 }
 
-/* One reader counts from the beginning, the other back from the end, and both find something. */
+/* One reader counts offsets from the start, the other from the end, and both find something. */
 TEST(two_directories_are_refused)
 {
-	const char *const lost = VALID ": its directory is not where it should be" HERE;
+	const char *const lost = VALID ": the central directory is misplaced" HERE;
 	_zip_ plain = zip_make(honest, 1, NULL);
 	size_t directory = plain.len - 22 - 65;
 	_zip_ buf = box_buf(BOX_MIB);
@@ -255,7 +258,7 @@ TEST(two_directories_are_refused)
 	buf.bytes[directory] = 'X';
 	counts(&buf, 23, 1);
 
-	/* The end says that there is one entry, and another follows that. */
+	/* The end record says that there is one entry, and another one follows. */
 	_zip_ two = zip_make(honest, 2, NULL);
 	_zip_ end = box_buf(BOX_MIB);
 	zip_put_bytes(&end, two.bytes + two.len - 22, 22);
@@ -273,10 +276,10 @@ TEST(two_ends_are_refused)
 	buf.bytes[buf.len - 2] = (char)inner.len;
 	buf.bytes[buf.len - 1] = (char)(inner.len >> 8);
 	zip_put_bytes(&buf, inner.bytes, inner.len);
-	refuses(&buf, VALID ": it has two ends" HERE);
+	refuses(&buf, VALID ": two end records" HERE);
 }
 
-/* An archive that is stored last has its end before the other's. */
+/* An archive that is stored last has its end record before the outer one. */
 TEST(the_end_of_an_entry_is_no_second_one)
 {
 	_zip_ inner = zip_make(honest, COUNT(honest), NULL);
@@ -285,7 +288,7 @@ TEST(the_end_of_an_entry_is_no_second_one)
 	counts(&buf, inner.len + 29, 4);
 }
 
-/* The entries of the directory from `from` on say that they lie where the first one does. */
+/* Directory entries from `from` on claim the offset of the first one. */
 TEST(entries_that_share_their_data_are_refused)
 {
 	struct zip_item items[] = {{.name = "a", .content = "kernel"}, {.name = "a"}};
@@ -308,7 +311,7 @@ TEST(entries_that_share_their_data_are_refused)
 
 /* --- ZIP64 --- */
 
-/* An archive of one entry, with every number that can be in its ZIP64 place. */
+/* An archive with one entry whose numbers are all in the ZIP64 fields. */
 static struct box_buf zip64_make(uint64_t size, uint64_t size_off)
 {
 	uint8_t extra[28] = {1, 0, 24, 0, (uint8_t)size, 0, 0, 0, 0, 0, 0, 0, 5};
@@ -351,8 +354,8 @@ TEST(large_numbers_are_read)
 	_zip_ lie = zip64_make(6, 0);
 	refuses(&lie, "Archive contains invalid size metadata" HERE);
 	_zip_ two = zip64_make(5, 1);
-	refuses(&two, VALID ": its directory is not where it should be" HERE);
+	refuses(&two, VALID ": the central directory is misplaced" HERE);
 	/* The first byte of the new end. */
 	buf.bytes[buf.len - 22 - 20 - 56] = 'X';
-	refuses(&buf, VALID ": its directory is not where it should be" HERE);
+	refuses(&buf, VALID ": the central directory is misplaced" HERE);
 }

@@ -1,5 +1,6 @@
-/* Connections that write at once: what waits for room is told of it from inside of its own sending.
- * Everything goes out once and in order all the same, and nothing is used after its end. */
+/* Connections that write from inside their own callbacks: what waits for room is called while a
+ * send is in progress. Everything is still sent once and in order, and nothing is used after its
+ * end. */
 #include "tests/unit/lib/stream_fixture.h"
 #include "transport/conn.h"
 
@@ -66,8 +67,8 @@ TEST(a_watch_is_told_of_room_while_it_sends)
 
 /* --- a connection: it is drained while it tells that it was --- */
 
-/* As long as a part may be when each byte is six of JSON. As lines of stdio that is more than a connection
- * holds. */
+/* The maximum size of a part when each byte takes six in JSON. As stdio lines that is more than a
+ * connection holds. */
 #define PART ((BOX_STREAM_PART_BYTES_MAX - 1024) / 6)
 
 struct wire {
@@ -128,7 +129,7 @@ static void stream_on(struct wire *wire, int seq, const char *cmd)
 	headless_started(cmd);
 }
 
-/* Both have more than fits; each part fills the connection, and each that goes makes room again. */
+/* Both have more than fits; each part fills the connection, and sending one makes room again. */
 TEST(a_connection_is_drained_while_it_tells_so)
 {
 	static const char *const commands[] = {"one", "two", "three"};
@@ -157,7 +158,7 @@ TEST(a_connection_is_drained_while_it_tells_so)
 	ASSERT_INT(wire.ends, 3);
 	ASSERT(wire.taken > (size_t)9 * 6 * PART);
 	ASSERT(wire.pauses >= 8);
-	/* Sending from inside of being told, and no further inside. */
+	/* Sending happens inside the callback, and no deeper. */
 	ASSERT_INT(wire.deepest, 2);
 	ASSERT_INT(wire.conn.out_bytes, 0);
 	box_conn_close(&wire.conn);

@@ -1,4 +1,5 @@
-/* What waits for the end of a turn is called once, behind all that was ready, and not after a sleep. */
+/* Deferred calls run once at the end of a loop turn, after all events that were ready and before
+ * the loop sleeps. */
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
@@ -88,7 +89,7 @@ static void late(uv_timer_t *timer)
 	say("l");
 }
 
-/* Timers come before the loop sleeps. */
+/* Timers run before the loop sleeps. */
 TEST(before_the_loop_sleeps)
 {
 	uv_timer_t timers[2];

@@ -1,4 +1,4 @@
-/* The decision at the front door: tables of requests and what becomes of them. */
+/* The gate, which decides on each HTTP request: tables of requests and decisions. */
 #include "tests/unit/lib/gate_requests.h"
 #include "transport/gate.h"
 
@@ -197,13 +197,13 @@ TEST(token_and_instance)
 		{RPC HOST TOKEN WEBSOCKET "X-LangBot-Instance-Id: inst-\r\n", 401},
 		{RPC HOST TOKEN WEBSOCKET "X-LangBot-Instance-Id: inst-11\r\n", 401},
 		{RPC HOST TOKEN WEBSOCKET "X-LangBot-Instance-Id:\r\n", 401},
-		/* The query is taken and not looked at. */
+		/* The query is accepted and ignored. */
 		{"GET /rpc/ws?x=1 HTTP/1.1\r\n" HOST CALLER WEBSOCKET, BOX_GATE_RPC},
 		{"GET /rpc/ws?token=" SECRET " HTTP/1.1\r\n" HOST INSTANCE WEBSOCKET, 401},
 		{"GET /rpc/ws?X-LangBot-Box-Control-Token=" SECRET
 		 " HTTP/1.1\r\n" HOST INSTANCE WEBSOCKET,
 			401},
-		/* Who may not come in hears nothing of the upgrade. */
+		/* A client without access learns nothing about the upgrade. */
 		{RPC HOST INSTANCE, 401},
 		{RPC HOST INSTANCE CONNECTION UPGRADE KEY, 401},
 		{RPC HOST, 401},
@@ -224,7 +224,7 @@ TEST(without_token_and_before_pinning)
 	};
 	assert_rows(&open, no_token, COUNT(no_token));
 
-	/* Clients older than instance ids, where they are let in. */
+	/* Clients from before instance ids, where they are let in. */
 	open.unnamed = true;
 	static const struct row old[] = {
 		{RPC HOST INSTANCE WEBSOCKET, BOX_GATE_RPC},
@@ -254,7 +254,7 @@ TEST(without_token_and_before_pinning)
 	ASSERT_INT(verdict.status, 401);
 	open.instance = strict.instance;
 
-	/* An empty token is one that is asked for: no field at all does not equal it. */
+	/* An empty token is still required: a missing field does not match it. */
 	open.token = "";
 	decide(&open, RPC HOST INSTANCE WEBSOCKET);
 	ASSERT_INT(verdict.status, 401);
@@ -332,7 +332,7 @@ TEST(websocket_keys)
 		{"dGhlIHNhbXBsZSBub2-jZQ==", false},
 		{"dGhlIHNhbXBsZSBub2_jZQ==", false},
 		{"dGhlIHNhbXBsZSBub2=jZQ==", false},
-		{"dGhlIHNhbXBsZSBub25jZR==", false}, /* bits behind the last byte */
+		{"dGhlIHNhbXBsZSBub25jZR==", false}, /* nonzero bits after the last byte */
 		{"========================", false},
 	};
 	for (size_t i = 0; i < COUNT(rows); i++) {
@@ -410,7 +410,7 @@ TEST(the_operator_needs_neither_token_nor_instance)
 		{RPC HOST WEBSOCKET "X-LangBot-Instance-Id: a\r\nX-LangBot-Instance-Id: b\r\n",
 			401},
 		{RPC HOST, 426},
-		/* Of a box that was made without a context. */
+		/* Of a box that was created without a context. */
 		{RELAY HOST WEBSOCKET "X-LangBot-Instance-Id: _unnamed\r\n", BOX_GATE_RELAY},
 		{RELAY HOST WEBSOCKET "X-LangBot-Workspace-Id:\r\n", 401},
 		{RELAY HOST TENANT WEBSOCKET, BOX_GATE_RELAY},
@@ -422,7 +422,7 @@ TEST(the_operator_needs_neither_token_nor_instance)
 	decide(&operator, RPC HOST WEBSOCKET "X-LangBot-Instance-Id: another\r\n");
 	ASSERT_STR(verdict.instance, "another");
 
-	/* Its instance is nobody else's, whatever else is right. */
+	/* Its instance belongs to nobody else, even if everything else is right. */
 	struct box_gate_policy unpinned = strict;
 	unpinned.instance = NULL;
 	decide(&unpinned, RPC HOST TOKEN WEBSOCKET "X-LangBot-Instance-Id: _operator\r\n");

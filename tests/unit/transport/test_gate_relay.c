@@ -1,4 +1,4 @@
-/* The decision at the front door over relays, and the ids and secrets that it compares. */
+/* The gate's decision on relays, and how ids and secrets are compared. */
 #include "tests/unit/lib/gate_requests.h"
 #include "transport/gate.h"
 
@@ -45,7 +45,7 @@ TEST(relay_headers)
 	}
 }
 
-/* A relay with a name of n times 'a' in the place of %s. */
+/* A relay with a name of n times 'a' in place of %s. */
 static void decide_long(const char *format, size_t n)
 {
 	char name[BOX_GATE_SESSION_SIZE + 16];
@@ -221,7 +221,7 @@ TEST(secrets)
 	} rows[] = {
 		{SECRET, {SECRET, sizeof(SECRET) - 1}, true},
 		{SECRET, {SECRET, sizeof(SECRET) - 2}, false},
-		{SECRET, {SECRET, sizeof(SECRET)}, false}, /* with a NUL behind it */
+		{SECRET, {SECRET, sizeof(SECRET)}, false}, /* with a NUL after it */
 		{SECRET, {SECRET "x", sizeof(SECRET)}, false},
 		{SECRET, {NULL, 0}, false},
 		{"a", {"A", 1}, false},
@@ -241,7 +241,7 @@ TEST(secrets_at_the_longest)
 	memset(text, 'a', sizeof(text) - 1);
 	struct box_str longest = {text, BOX_TOKEN_MAX};
 	struct box_str longer = {text, BOX_TOKEN_MAX + 1};
-	/* A secret past the limit equals nothing, not even its start. */
+	/* A secret beyond the limit matches nothing, not even its prefix. */
 	ASSERT(!box_gate_secret_equal(text, longest));
 	ASSERT(!box_gate_secret_equal(text, longer));
 	text[BOX_TOKEN_MAX] = '\0';

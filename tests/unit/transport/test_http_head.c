@@ -1,4 +1,4 @@
-/* The head reader: what it takes, and at which byte it refuses the rest. */
+/* The reader of request heads: what it accepts, and at which byte it refuses. */
 #include "tests/unit/lib/test.h"
 #include "transport/http_head.h"
 
@@ -114,7 +114,8 @@ TEST(well_formed)
 	}
 }
 
-/* `good` may still become a head, `bad` behind it never can, and that shows at its first byte. */
+/* `good` may still become a head, `good` + `bad` never can, and the first byte of `bad` shows it.
+ */
 struct refusal {
 	const char *good;
 	struct box_str bad;
@@ -283,7 +284,7 @@ TEST(content_length)
 	}
 }
 
-/* Which bytes may stand where, all 256 of them. A byte that ends the part is not malformed. */
+/* Which of all 256 bytes are allowed where. A byte that ends the part is not malformed. */
 static void assert_bytes_allowed(const char *before, const char *allowed, const char *low_to_high)
 {
 	char text[256];
@@ -316,7 +317,7 @@ TEST(every_byte_in_every_place)
 	assert_bytes_allowed("GET /a", " !\"", "$~");
 }
 
-/* A head with one field filled so that it has exactly that many bytes. */
+/* A head padded by one field to exactly that many bytes. */
 static size_t sized_head(char *out, size_t size)
 {
 	static const char start[] = LINE HOST "X: ";
@@ -382,7 +383,8 @@ TEST(fields_at_the_limit)
 	ASSERT_INT(head.field_count, BOX_HTTP_HEAD_LINES_MAX);
 	ASSERT_INT(box_http_head_count(&head, "x"), BOX_HTTP_HEAD_LINES_MAX - 1);
 
-	/* One more is too many as soon as it begins; what could begin none is malformed. */
+	/* One more is refused as soon as it starts; a byte that cannot start a field is malformed.
+	 */
 	text[len] = 'X';
 	ASSERT_INT(parse(text, len + 1), BOX_HTTP_HEAD_TOO_LARGE);
 	text[len] = ' ';

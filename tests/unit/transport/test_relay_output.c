@@ -1,4 +1,4 @@
-/* Output of a process cut into messages: lines, text, bytes with offsets. */
+/* Output of a process split into messages: lines, text, bytes with offsets. */
 #include <errno.h>
 
 #include "base/limits.h"
@@ -19,7 +19,7 @@ static void begin(enum box_relay_output_kind kind, uint64_t offset)
 
 static int add_bytes(const void *bytes, size_t len)
 {
-	/* From a block of its own, so that nothing is read beyond it. */
+	/* A block of its own, so that a read past it is detected. */
 	char *own = malloc(len + 1);
 	ASSERT(own);
 	memcpy(own, bytes, len);
@@ -84,7 +84,7 @@ TEST(lines)
 	finish();
 }
 
-/* However it is cut, the same lines come, and the last one needs no end. */
+/* Wherever it is split, the same lines come out, and the last one needs no newline. */
 TEST(lines_cut_everywhere)
 {
 	static const char text[] = "{\"a\":1}\n\n\xc3\xa9t\xc3\xa9\nlast";
@@ -141,7 +141,7 @@ TEST(lines_are_utf8)
 	for (size_t i = 0; i < COUNT(table); i++) {
 		begin(BOX_RELAY_OUTPUT_LINES, 7);
 		add(table[i].raw);
-		/* The offset counts what was written, not what became of it. */
+		/* The offset counts the bytes written, not those of the message. */
 		expect(table[i].text, 7 + strlen(table[i].raw));
 		finish();
 	}
@@ -181,7 +181,7 @@ TEST(one_byte_more)
 	begin(BOX_RELAY_OUTPUT_LINES, 1000);
 	add("before\n");
 	ASSERT_INT(add_bytes(bytes, MOST), 0);
-	/* Nothing of what does not fit is taken: it is to come again. */
+	/* A line that does not fit is not taken at all: it will be offered again. */
 	ASSERT_INT(add_bytes("x\nafter\nha", 10), -EMSGSIZE);
 	ASSERT(output.skip);
 	ASSERT_INT(output.rest.len, 0);
@@ -189,7 +189,7 @@ TEST(one_byte_more)
 	expect("before", 1007);
 	expect_none();
 	box_relay_output_free(&output);
-	/* To the next one, which goes on there. */
+	/* To the next reader, which continues there. */
 	begin(BOX_RELAY_OUTPUT_LINES, 1007 + MOST);
 	output.skip = true;
 	ASSERT_INT(add_bytes("x\nafter\nha", 10), 0);
@@ -197,7 +197,7 @@ TEST(one_byte_more)
 	expect("after", 1007 + MOST + 8);
 	ASSERT_INT(output.rest.len, 2);
 	box_relay_output_free(&output);
-	/* Behind whole lines in one go. */
+	/* After whole lines in the same block. */
 	begin(BOX_RELAY_OUTPUT_LINES, 0);
 	char *more = filled(MOST + 9);
 	put_bytes(more, "one\ntwo\n", 8);
@@ -215,7 +215,7 @@ TEST(skipping)
 	char *bytes = filled(MOST);
 	begin(BOX_RELAY_OUTPUT_LINES, 0);
 	output.skip = true;
-	/* It may be as long as it likes. */
+	/* Its length is not limited. */
 	for (int i = 0; i < 3; i++) {
 		ASSERT_INT(add_bytes(bytes, MOST), 0);
 		ASSERT_INT(output.rest.len, 0);
@@ -231,7 +231,7 @@ TEST(skipping)
 	free(bytes);
 }
 
-/* What is no UTF-8 becomes three bytes for one: the message counts, not the line. */
+/* Each invalid UTF-8 byte becomes three: the size of the message counts, not that of the line. */
 TEST(a_line_that_is_too_long_as_text)
 {
 	const size_t third = MOST / 3;
@@ -245,18 +245,18 @@ TEST(a_line_that_is_too_long_as_text)
 	ASSERT_BYTES(chunk->bytes, 6, "\xef\xbf\xbd\xef\xbf\xbd", 6);
 	box_relay_output_drop_first(&output);
 	expect("next", third + 7);
-	/* One more, with its end and before it. */
+	/* One byte more, with its newline and before it. */
 	ASSERT_INT(add_bytes(bytes, third), 0);
 	ASSERT_INT(add_bytes("\xff\nafter\n", 8), -EMSGSIZE);
 	ASSERT(output.skip);
-	/* What is left of the line is skipped by whoever comes next. */
+	/* The next reader skips the rest of the line. */
 	ASSERT_INT(output.rest_end, third + 7 + third + 1);
 	expect_none();
 	box_relay_output_free(&output);
 	begin(BOX_RELAY_OUTPUT_LINES, 0);
 	ASSERT_INT(add_bytes(bytes, third - 9), 0);
 	ASSERT_INT(add_bytes(bytes, 9), 0);
-	/* The last byte could still begin a character. */
+	/* The last byte could still start a character. */
 	ASSERT_INT(add_bytes(bytes, 1), 0);
 	ASSERT_INT(add_bytes(bytes, 1), -EMSGSIZE);
 	expect_none();
@@ -264,12 +264,12 @@ TEST(a_line_that_is_too_long_as_text)
 	free(bytes);
 }
 
-/* A character that was cut off counts as what it becomes. */
+/* A truncated character counts with its replacement. */
 TEST(a_character_at_the_end_of_the_longest_line)
 {
 	static const struct {
 		const char *last; /* of the line, one byte before the others */
-		size_t room;      /* that it has */
+		size_t room;      /* left in the message */
 		bool fits;
 	} rows[] = {{"\xc3\xa9\n", 2, true}, {"\xc3\xa9\n", 1, false},
 		{"\xf0\x9f\x98\x80\n", 4, true}, {"\xf0\x9f\x98\n", 3, true},
@@ -286,7 +286,7 @@ TEST(a_character_at_the_end_of_the_longest_line)
 		}
 		box_relay_output_free(&output);
 	}
-	/* The end of all, in the middle of a character that there is no room for. */
+	/* End of output in the middle of a character that does not fit. */
 	begin(BOX_RELAY_OUTPUT_LINES, 0);
 	ASSERT_INT(add_bytes(bytes, MOST - 1), 0);
 	ASSERT_INT(add_bytes("\xe2", 1), 0);
@@ -298,7 +298,7 @@ TEST(a_character_at_the_end_of_the_longest_line)
 
 /* --- text --- */
 
-/* What a client may have refused: what it has seen of all, if nothing as long was there before. */
+/* Part of a message that the client may have refused: nothing before it was as long. */
 TEST(the_longest)
 {
 	begin(BOX_RELAY_OUTPUT_LINES, 100);
@@ -327,7 +327,7 @@ TEST(text_as_it_comes)
 	begin(BOX_RELAY_OUTPUT_TEXT, 5);
 	add("a\nb");
 	expect("a\nb", 8);
-	/* What waits together goes together, but not behind what was begun. */
+	/* Waiting output is merged, but not into a message that was started. */
 	add("\n");
 	add("c");
 	ASSERT(box_relay_output_first(&output) != NULL);
@@ -339,7 +339,7 @@ TEST(text_as_it_comes)
 	finish();
 }
 
-/* Every cut of a text: each message is whole characters, together they are the text. */
+/* Every split of a text: each message has whole characters, together they are the text. */
 TEST(text_never_inside_a_character)
 {
 	static const char text[] = "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80z\xf0\x9f\x98\x80";
@@ -378,7 +378,7 @@ TEST(text_that_is_none)
 	expect_none();
 	add("x");
 	expect("\xef\xbf\xbdx", 5);
-	/* What is not whole at the end is repaired too. */
+	/* An incomplete character at the end is replaced, too. */
 	add("\xf0\x9f");
 	expect_none();
 	box_relay_output_end(&output);
@@ -401,7 +401,7 @@ TEST(bytes_with_offsets)
 		     "a\n\xff",
 		12, 0x010203040506070b);
 	add("b");
-	at += 5; /* what follows does not follow */
+	at += 5; /* the next block does not follow */
 	add("c");
 	expect_bytes("\x01\x01\x02\x03\x04\x05\x06\x07\x0b"
 		     "b",
@@ -413,7 +413,7 @@ TEST(bytes_with_offsets)
 	finish();
 }
 
-/* Much in small output: as many messages, of few runs. */
+/* Much output in small blocks: as many messages, few runs. */
 TEST(small_ones_together)
 {
 	static const enum box_relay_output_kind kinds[] = {
@@ -442,7 +442,7 @@ TEST(small_ones_together)
 		ASSERT_INT(end, at);
 		finish();
 	}
-	/* Nothing but empty lines is nothing. */
+	/* Empty lines alone give no message. */
 	begin(BOX_RELAY_OUTPUT_LINES, 0);
 	for (int n = 0; n < 1000; n++) {
 		add("\n\n");
@@ -463,6 +463,6 @@ TEST(what_is_ready_is_counted_and_freed)
 	add("\n\xff\nx\nrest");
 	expect("ccc", 10);
 	ASSERT(box_relay_output_first(&output) != NULL);
-	/* With messages, a repaired one and a rest left. */
+	/* With messages, a replaced character and a rest. */
 	box_relay_output_free(&output);
 }

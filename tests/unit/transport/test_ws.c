@@ -1,5 +1,5 @@
-/* Pings on WebSocket connections: the peer's get their own answer, ours are sent to who is silent, and
- * who does not answer goes. libwebsockets is the real one, the peer a plain socket. */
+/* Pings on WebSocket connections: the peer's are answered, ours are sent to silent peers, and a
+ * peer that does not answer is closed. libwebsockets is real, the peer is a plain socket. */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -92,7 +92,7 @@ static void on_tick(uv_timer_t *timer)
 	box_ws_tick(play.ws);
 }
 
-/* Two ends of a TCP connection: ours; the peer's is in `play`. */
+/* Two ends of a TCP connection: returns ours; the peer's is in `play`. */
 static int connect_peer(void)
 {
 	struct sockaddr_in address = {
@@ -141,7 +141,7 @@ static void open_connection(struct box_keepalive_times times)
 	ASSERT(play.opened_ms > 0);
 }
 
-/* A control frame of the peer's; its mask is zero. */
+/* A control frame from the peer, with a mask of zeros. */
 static void say(unsigned char head, const void *bytes, unsigned char len)
 {
 	unsigned char frame[6 + 125] = {head, 0x80 | len};
@@ -150,7 +150,7 @@ static void say(unsigned char head, const void *bytes, unsigned char len)
 	ASSERT_INT(send(play.fd, frame, 6 + (size_t)len, 0), 6 + len);
 }
 
-/* Where the first frame of this kind begins among those that came, or NULL. All are short. */
+/* Where the first frame of this kind starts in the received bytes, or NULL. All are short. */
 static const unsigned char *find(unsigned char head)
 {
 	for (size_t at = 0; at + 2 <= play.len; at += 2 + (size_t)play.got[at + 1]) {
@@ -192,7 +192,7 @@ TEST(a_silent_one_is_asked)
 	ASSERT(box_keepalive_ping_due(&alive, &times, 110000));
 }
 
-/* The turn that reads the ping begins before the second is over, and ends behind it. */
+/* The loop turn that reads the ping starts before the second is over, and ends after it. */
 static void ask_across_the_second(uv_prepare_t *prepare)
 {
 	if (box_clock_ms() < play.opened_ms + 900) {
@@ -256,7 +256,7 @@ TEST(libwebsockets_reads_by_our_function)
 	ASSERT(box_ws_recv_is_hooked());
 }
 
-/* As it would be with a libwebsockets that reads in another way; this is private to transport/. */
+/* As with a libwebsockets that reads in another way; this is private to transport/. */
 void box_ws_recv_forget(struct box_ws_socket *socket);
 
 TEST(a_message_that_was_not_judged_is_refused)
@@ -312,7 +312,7 @@ static const struct box_ws_user owing = {
 	.closed = closed,
 };
 
-/* For so long the peer reads one piece every 50 ms, or nothing; its pongs would not be seen. */
+/* How long the peer reads one piece every 50 ms, or nothing; its pongs would not be seen. */
 static void owe_for(uint64_t ms, bool reads)
 {
 	static char taken[PIECE_BYTES];

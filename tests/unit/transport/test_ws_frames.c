@@ -1,16 +1,16 @@
-/* Which frames of a client are none, however their bytes are cut. */
+/* Which frames of a client are invalid, wherever the bytes are split. */
 #include "base/macros.h"
 #include "tests/unit/lib/test.h"
 #include "transport/ws_frames.h"
 
 #define MASK "\0\0\0\0"
 #define CODE "a close code that may not be sent"
-#define REASON "the reason of a close is not UTF-8"
+#define REASON "the reason of a close frame is not UTF-8"
 
 static const struct {
 	const char *bytes;
 	size_t len;
-	size_t good; /* bytes before the fault */
+	size_t good; /* valid bytes before the fault */
 	const char *why;
 	int code;
 } rows[] = {
@@ -24,27 +24,27 @@ static const struct {
 	ROW("\x01\x81" MASK "a\x89\x80" MASK "\x80\x80" MASK, 19, NULL),
 	ROW("\x82\xfe\x00\x02" MASK "ab\x8a\x80" MASK, 16, NULL),
 	ROW("\x82\xff\x00\x00\x00\x00\x00\x00\x00\x01" MASK "a\x81\x00", 15,
-		"a frame of the client is not masked"),
+		"a frame from the client is not masked"),
 	ROW("\x81\x02"
 	    "ab",
-		0, "a frame of the client is not masked"),
-	ROW("\x88\x00", 0, "a frame of the client is not masked"),
-	ROW("\x81\x80" MASK "\x89\x00", 6, "a frame of the client is not masked"),
+		0, "a frame from the client is not masked"),
+	ROW("\x88\x00", 0, "a frame from the client is not masked"),
+	ROW("\x81\x80" MASK "\x89\x00", 6, "a frame from the client is not masked"),
 	ROW("\xc1\x80" MASK, 0, "reserved bits of a frame are set"),
 	ROW("\x91\x80" MASK, 0, "reserved bits of a frame are set"),
 	ROW("\x83\x80" MASK, 0, "an unknown kind of frame"),
 	ROW("\x8b\x80" MASK, 0, "an unknown kind of frame"),
-	ROW("\x09\x80" MASK, 0, "a control frame in fragments"),
+	ROW("\x09\x80" MASK, 0, "a fragmented control frame"),
 	ROW("\x89\xfe\x00\x7e" MASK, 0, "a control frame is too long"),
-	ROW("\x80\x80" MASK, 0, "a fragment of no message"),
-	ROW("\x01\x80" MASK "\x81\x80" MASK, 6, "a message inside a message"),
+	ROW("\x80\x80" MASK, 0, "a continuation frame without a message"),
+	ROW("\x01\x80" MASK "\x81\x80" MASK, 6, "a new message inside a fragmented one"),
 	ROW("\x88\x80" MASK, 6, NULL),
 	ROW("\x88\x82" MASK "\x03\xe8", 8, NULL),
 	ROW("\x88\x82" MASK "\x03\xf6", 8, NULL),
 	ROW("\x88\x82" MASK "\x0b\xb8", 8, NULL),
 	ROW("\x88\x85\x01\x02\x03\x04\x12\x85\xc1\xa0\x60\x81\x80" MASK, 17, NULL),
-	ROW("\x88\x81" MASK "\x03", 0, "a close frame with half a code"),
-	ROW("\x81\x80" MASK "\x88\x81" MASK "\x03", 6, "a close frame with half a code"),
+	ROW("\x88\x81" MASK "\x03", 0, "a close frame with half a close code"),
+	ROW("\x81\x80" MASK "\x88\x81" MASK "\x03", 6, "a close frame with half a close code"),
 	ROW("\x88\x82" MASK "\x00\x00", 0, CODE),
 	ROW("\x88\x82" MASK "\x03\xe7", 0, CODE),
 	ROW("\x88\x82" MASK "\x03\xec", 0, CODE),

@@ -1,4 +1,4 @@
-/* A library with nothing in it. */
+/* A library without any symbol. */
 int box_fake_nothing(void);
 int box_fake_nothing(void)
 {

@@ -1,6 +1,6 @@
-/* Stands in for libkrun and libkrunfw: says what is called, on the fd that FAKE_KRUN_FD names, and
- * refuses the call that FAKE_KRUN_REFUSES names. With FAKE_OLD it is one from before files could be
- * laid over a root, with FAKE_WITHOUT_NET one that was built without a network. */
+/* Stands in for libkrun and libkrunfw: reports each call on the fd that FAKE_KRUN_FD names, and
+ * refuses the call that FAKE_KRUN_REFUSES names. Built with FAKE_OLD it is a version that cannot
+ * lay files over a root yet, with FAKE_WITHOUT_NET one without a network. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>

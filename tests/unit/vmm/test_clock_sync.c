@@ -1,5 +1,5 @@
-/* How a guest's clock is kept at the host's: what is asked, when it is stepped, and that no delay makes
- * it wrong. */
+/* How a guest's clock is kept in step with the host's: what is asked, when it is stepped, and that
+ * delays cause no wrong step. */
 #include "tests/unit/lib/test.h"
 #include "vmm/bridge/clock_sync.h"
 
@@ -17,8 +17,8 @@ static struct box_clock_sync_clocks at(uint64_t since_ns)
 		.real_ns = noon + since_ns, .steady_ns = 77 * SEC + since_ns};
 }
 
-/* Asks at `since`, and the guest, which is so much ahead, looks at its clock after `there` and is heard
- * after `back`. */
+/* Asks at `since`. The guest, whose clock is `ahead`, reads it after `there`, and its answer
+ * arrives after `back`. */
 static void exchange(uint64_t since, uint64_t there, uint64_t back, int64_t ahead)
 {
 	struct box_clock_sync_clocks now = at(since);
@@ -63,7 +63,7 @@ TEST(clocks_that_are_off)
 	}
 }
 
-/* It was asked, stood still for a day, and answers: it is asked again, and only then judged. */
+/* The guest was suspended for a day after the request: it is asked again, and only then stepped. */
 TEST(a_guest_that_stood_still)
 {
 	box_clock_sync_begin(&timing);
@@ -71,14 +71,14 @@ TEST(a_guest_that_stood_still)
 	ASSERT(timing.due);
 	exchange(DAY, MS, MS, 0);
 	ASSERT(!timing.due);
-	/* One whose clock stood still with it. */
+	/* A guest whose clock stood still meanwhile. */
 	box_clock_sync_begin(&timing);
 	exchange(0, DAY, MS, -(int64_t)DAY);
 	exchange(DAY, MS, MS, -(int64_t)DAY);
 	ASSERT_INT(step(), DAY);
 }
 
-/* However slow the way is, a clock that may be right is left alone, and asking ends. */
+/* However slow the connection is, a clock that may be right is not stepped, and asking ends. */
 TEST(a_slow_way)
 {
 	unsigned asked = 0;
@@ -88,7 +88,7 @@ TEST(a_slow_way)
 	}
 	ASSERT(!timing.due);
 	ASSERT_INT(asked, 4);
-	/* What the way cannot explain is stepped. */
+	/* A difference that the delay cannot explain is stepped. */
 	box_clock_sync_begin(&timing);
 	for (asked = 0; timing.due && asked < 4; asked++) {
 		exchange(asked * SEC, 900 * MS, 10 * MS, 60 * SEC);
@@ -108,7 +108,7 @@ TEST(what_nobody_asked_for)
 	time.token = clock.token + 1;
 	box_clock_sync_take(&timing, &time, &now);
 	ASSERT(!timing.due);
-	/* An old question counts no more when there is a new one. */
+	/* The answer to an older request does not count after a new one. */
 	box_clock_sync_begin(&timing);
 	(void)box_clock_sync_next(&timing, &now);
 	time.token = clock.token;

@@ -1,4 +1,4 @@
-/* What is said of a microVM that ended: which of its parts, how, and what its kernel printed. */
+/* The text for a microVM that ended: which of its processes, how, and what its kernel printed. */
 #include <errno.h>
 #include <signal.h>
 
@@ -48,14 +48,14 @@ TEST(each_end_has_its_words)
 			"it was rebooted from inside; its console: reboot: Restarting system"},
 		{BOX_MICROVM_END_MICROVM, EXITED(0), 0, "reboot: Power down",
 			"it was powered down; its console: reboot: Power down"},
-		/* A panic reboots: that comes after it. */
+		/* A panic reboots: the reboot is its consequence. */
 		{BOX_MICROVM_END_MICROVM, EXITED(0), 0, "Kernel panic\nreboot: Restarting system",
 			"its kernel panicked; its console: Kernel panic|reboot: Restarting system"},
-		/* One that lost a process to want of memory, long ago. */
+		/* A guest that had an out-of-memory kill long ago. */
 		{BOX_MICROVM_END_MICROVM, EXITED(0), 0, "Out of memory: Killed process 7",
 			"its guest rebooted, or its kernel panicked; its console: Out of memory: Killed "
 			"process 7"},
-		/* Killed from outside is killed, whatever it has printed. */
+		/* Killed from outside is reported as killed, whatever was printed. */
 		{BOX_MICROVM_END_MICROVM, SIGKILL, 0, "Kernel panic",
 			"its virtual machine was killed by signal 9; its console: Kernel panic"},
 		{BOX_MICROVM_END_PASST, EXITED(1), 0, "no tap",
@@ -67,7 +67,7 @@ TEST(each_end_has_its_words)
 	}
 }
 
-/* Whatever a guest prints, one line of printable ASCII comes out, and not a long one. */
+/* Whatever a guest prints, the result is one short line of printable ASCII. */
 TEST(a_console_is_tamed)
 {
 	char said[4096];

@@ -1,4 +1,5 @@
-/* What the processes of box-vmm may ask of the kernel: the tables as programs, run on made-up calls. */
+/* Which system calls the processes of box-vmm may make: the tables as programs, run on made-up
+ * calls. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/kvm.h>
@@ -16,9 +17,9 @@
 
 #define PID 4711U
 #ifdef BOX_SANITIZED
-#define CALLS_MAX 61 /* one is the sanitizers' */
+#define CALLS_MAX 61 /* one is needed by the sanitizers */
 #else
-#define CALLS_MAX 60 /* that the machine may make */
+#define CALLS_MAX 60 /* that the virtual machine may make */
 #endif
 #define NUMBERS 600
 
@@ -62,8 +63,8 @@ static uint32_t answer(
 #define ALLOWED SECCOMP_RET_ALLOW
 #define FAILS(errnum) (SECCOMP_RET_ERRNO | (errnum))
 
-/* Numbers that are let through, whatever must be true of their arguments: by the program, not by the
- * table. Arguments that could matter are those in the table. */
+/* Calls that are allowed for any arguments, found by the program and not by the table. Arguments
+ * that could matter are those in the table. */
 static size_t count_allowed(enum box_syscall_rules_process which)
 {
 	size_t count = 0;
@@ -106,7 +107,7 @@ TEST(what_the_machine_may)
 	} table[] = {
 		{SYS_ioctl, {9, KVM_RUN, 0}, ALLOWED},
 		{SYS_ioctl, {9, KVM_CREATE_VM, 0}, ALLOWED},
-		/* The kernel looks at the low half alone. */
+		/* The kernel uses the low half only. */
 		{SYS_ioctl, {9, KVM_RUN | 1ULL << 40, 0}, ALLOWED},
 		{SYS_ioctl, {9, TIOCSTI, 0}, FAILS(EPERM)},
 		{SYS_ioctl, {9, TIOCSTI | 1ULL << 40, 0}, FAILS(EPERM)},
@@ -144,7 +145,7 @@ TEST(what_the_machine_may)
 	}
 }
 
-/* Of the files that a guest makes or changes in a folder of the host. */
+/* Modes of files that a guest creates or changes in a host folder. */
 TEST(what_modes_the_machine_may_give)
 {
 	compile();
@@ -167,9 +168,9 @@ TEST(what_modes_the_machine_may_give)
 		{SYS_openat, {5, 0, O_RDWR | O_CREAT | O_EXCL, 04755}, FAILS(EPERM)},
 		{SYS_openat, {5, 0, O_WRONLY | O_CREAT, 02755}, FAILS(EPERM)},
 		{SYS_openat, {5, 0, O_WRONLY | O_TMPFILE, 04755}, FAILS(EPERM)},
-		/* What makes nothing has no mode. */
+		/* Opening without O_CREAT has no mode. */
 		{SYS_openat, {5, 0, O_RDONLY | O_DIRECTORY, 0xffff}, ALLOWED},
-		/* The kernel takes neither bit for a folder. */
+		/* The kernel ignores both bits for a folder. */
 		{SYS_mkdirat, {5, 0, 06755}, ALLOWED},
 	};
 	for (size_t i = 0; i < COUNT(table); i++) {
@@ -182,7 +183,7 @@ TEST(what_modes_the_machine_may_give)
 	}
 }
 
-/* Doors that none of the three has. */
+/* Calls that none of the three may make. */
 TEST(what_nobody_may)
 {
 	compile();

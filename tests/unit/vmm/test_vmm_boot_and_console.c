@@ -1,5 +1,5 @@
-/* The parts of box-vmm that touch nothing: the console's end, the boot file, numbers of mounts, where
- * libraries are looked for. */
+/* The pure parts of box-vmm: the tail of the console, the boot file, numbers of mounts, search
+ * paths of libraries. */
 #include <errno.h>
 #include <sys/mman.h>
 
@@ -65,7 +65,7 @@ TEST(the_last_whole_lines_of_a_console)
 	ASSERT_STR(shown(1), "");
 }
 
-/* Whatever the pieces are, what is kept is the end of it all. */
+/* However the output is split, its tail is kept. */
 TEST(a_console_that_never_ends)
 {
 	static char line[64];
@@ -128,7 +128,7 @@ TEST(a_boot_file_with_its_order)
 	ASSERT_INT(image.microvm.memory_mib, 128);
 	ASSERT_INT(image.size, sizeof(file) + sizeof(struct box_microvm_order));
 	box_boot_image_add_order(&image, BOX_INIT_ORDER_QUOTA, 12345678901234567ULL);
-	/* As the guest will read it. */
+	/* As the guest reads it. */
 	ASSERT_INT(box_microvm_find_parts(image.bytes, image.size, &parts), 0);
 	ASSERT_INT(parts.order.order, BOX_INIT_ORDER_QUOTA);
 	ASSERT_INT(parts.order.realtime_ns, 12345678901234567LL);
@@ -217,7 +217,7 @@ TEST(folders_of_a_program)
 	ASSERT_STR(folders.list[2], "/opt/b/libexec/box/libkrun");
 	ASSERT_STR(folders.list[3], "/opt/b/lib/box");
 	ASSERT(!folders.list[4]);
-	/* Nobody knows where it is; nothing relative is looked into. */
+	/* Its own path is unknown; relative paths are not used. */
 	box_libkrun_folders_of("", "lib", &folders);
 	ASSERT(!folders.list[0]);
 }

@@ -1,15 +1,15 @@
-/* A microVM box, made as boxd makes one but without boxd: the real box-vmm in a jail, libkrun, a guest,
- * and box-init in it. Where no KVM boots guests there is nothing to see: BOX_KVM=1 says that one does.
- * Needs root. */
+/* A microVM box, made as boxd makes one but without boxd: the real box-vmm in a jail, libkrun, a
+ * guest, and box-init in it. Skipped unless BOX_KVM=1 says that KVM boots guests here. Needs root.
+ */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
 #include "protocol/microvm.h"
 
-/* A machine in a machine without a processor of its own is slow. */
+/* Nested virtualization under TCG is slow. */
 #define MACHINE_WAIT_MS 60000
 #define MACHINE_TEST_SEC 240
-#define GUEST_WAIT_MS 60000
+#define CHILD_WAIT_MS 60000
 #include "tests/unit/lib/init_box.h"
 
 #define MOST (64U * 1024 * 1024)
@@ -20,7 +20,7 @@ static char text[BOX_MICROVM_TEXT_MAX];
 static const char *workspace; /* a folder of the host, or NULL */
 static uint32_t memory_mib = 256;
 static uint32_t cpus = 1;
-static bool network; /* one of its own, with a server in it */
+static bool network; /* a network of its own, with a server in it */
 
 /* --- what boxd does --- */
 
@@ -73,7 +73,7 @@ static int machine_boot_file(void)
 	return high(fd);
 }
 
-/* Small, and of what the guest may have. It is not gone to yet. */
+/* Small enough for a file that the guest may create. It does not exist yet. */
 static int make_jail(void)
 {
 	static const char *const folders[] = {"proc", "dev", "run", "share", "share/trees",
@@ -99,10 +99,10 @@ static int make_jail(void)
 		     NULL) == 0,
 		"read-only root");
 	return fcntl(
-		open("/mnt", O_PATH | O_DIRECTORY | O_CLOEXEC), F_DUPFD_CLOEXEC, GUEST_FDS_FROM);
+		open("/mnt", O_PATH | O_DIRECTORY | O_CLOEXEC), F_DUPFD_CLOEXEC, CHILD_FDS_FROM);
 }
 
-/* A wire to nowhere with the box's address and another's, who greets. */
+/* A link without an uplink, with the box's address and another one where a server greets. */
 static void make_network(void)
 {
 	must(system("ip link set lo up && ip link add out type dummy && "
@@ -116,7 +116,7 @@ static void make_network(void)
 	must(listen(listener, 5) == 0, "listen");
 	if (fork() == 0) {
 		(void)prctl(PR_SET_PDEATHSIG, (long)SIGKILL);
-		/* The box's sockets must end when the box does. */
+		/* The box's sockets must be closed when the box ends. */
 		must(dup2(listener, 3) == 3 && close_range(4, ~0U, 0) == 0, "fds");
 		for (listener = 3;;) {
 			int fd = accept(listener, NULL, NULL);
@@ -159,7 +159,7 @@ _Noreturn static void become_vmm(int go, struct beginning *from)
 	_exit(1);
 }
 
-static struct box_init_report start_microvm(struct guest *guest)
+static struct box_init_report start_microvm(struct child *child)
 {
 	int go[2];
 	if (geteuid() != 0 || !getenv("BOX_KVM")) {
@@ -173,29 +173,29 @@ static struct box_init_report start_microvm(struct guest *guest)
 		.root = -1,
 		.orders = order_that_came(workspace ? detach(workspace, false) : -1),
 	};
-	open_guest(guest, &from);
+	open_child(child, &from);
 	ASSERT_INT(pipe2(go, O_CLOEXEC), 0);
 	unsigned long namespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET |
 		CLONE_NEWIPC | CLONE_NEWUTS;
-	guest->pid = (pid_t)syscall(SYS_clone, namespaces | SIGCHLD, NULL, NULL, NULL, NULL);
-	ASSERT(guest->pid >= 0);
-	if (guest->pid == 0) {
+	child->pid = (pid_t)syscall(SYS_clone, namespaces | SIGCHLD, NULL, NULL, NULL, NULL);
+	ASSERT(child->pid >= 0);
+	if (child->pid == 0) {
 		(void)prctl(PR_SET_PDEATHSIG, (long)SIGKILL);
 		become_vmm(go[0], &from);
 	}
-	write_map(guest->pid, "uid_map");
-	write_map(guest->pid, "gid_map");
+	write_map(child->pid, "uid_map");
+	write_map(child->pid, "gid_map");
 	ASSERT_INT(write(go[1], "", 1), 1);
 	close_beginning(&from);
 	struct box_microvm_report words;
-	ASSERT_INT(read(guest->report, &words, sizeof(words)), sizeof(words));
+	ASSERT_INT(read(child->report, &words, sizeof(words)), sizeof(words));
 	(void)snprintf(text, sizeof(text), "%s", words.text);
 	return words.report;
 }
 
-static void start(struct guest *guest)
+static void start(struct child *child)
 {
-	struct box_init_report said = start_microvm(guest);
+	struct box_init_report said = start_microvm(child);
 	if (said.step != 0) {
 		TEST_FAIL("step %u, errno %d: %s", said.step, said.errnum, text);
 	}
@@ -208,10 +208,10 @@ static void make_folder(void)
 	ASSERT_INT(chmod(folder, 0755), 0);
 }
 
-/* Says what a command complained of, when it was not meant to. */
-static struct outcome *run_well(struct guest *guest, uint32_t id, const char *command)
+/* Prints the errors of a command that should have succeeded. */
+static struct outcome *run_well(struct child *child, uint32_t id, const char *command)
 {
-	struct outcome *outcome = run_one(guest, id, (struct asked){.command = command});
+	struct outcome *outcome = run_one(child, id, (struct asked){.command = command});
 	if (outcome->end.end != BOX_INIT_END_EXIT || outcome->end.value != 0) {
 		TEST_FAIL("%s: end %u, value %d, step %u: %.*s%.*s", command, outcome->end.end,
 			outcome->end.value, outcome->end.step, (int)outcome->out_len,
@@ -221,11 +221,11 @@ static struct outcome *run_well(struct guest *guest, uint32_t id, const char *co
 }
 
 /* The child of box-vmm with that name. */
-static pid_t child_of(const struct guest *guest, const char *name)
+static pid_t child_of(const struct child *child, const char *name)
 {
 	char path[64];
 	char line[4096] = "";
-	(void)snprintf(path, sizeof(path), "/proc/%d/task/%d/children", guest->pid, guest->pid);
+	(void)snprintf(path, sizeof(path), "/proc/%d/task/%d/children", child->pid, child->pid);
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	ASSERT(fd >= 0 && read(fd, line, sizeof(line) - 1) > 0);
 	(void)close(fd);
@@ -248,7 +248,7 @@ static pid_t child_of(const struct guest *guest, const char *name)
 
 TEST(a_guest_runs_commands)
 {
-	struct guest guest;
+	struct child child;
 	static const struct {
 		const char *command;
 		const char *out;
@@ -263,25 +263,25 @@ TEST(a_guest_runs_commands)
 		{"ls /init.krun /boot.box /share 2>/dev/null | wc -l", "0\n"},
 		{"date +%s | grep -c '^[1-9][0-9]*$'", "1\n"},
 	};
-	start(&guest);
+	start(&child);
 	for (size_t i = 0; i < COUNT(table); i++) {
 		struct outcome *outcome = run_one(
-			&guest, 1, (struct asked){.command = table[i].command});
+			&child, 1, (struct asked){.command = table[i].command});
 		ASSERT_OUT(outcome, table[i].out);
 	}
-	struct outcome *outcome = run_one(&guest, 2, (struct asked){.command = "uname -r; exit 7"});
+	struct outcome *outcome = run_one(&child, 2, (struct asked){.command = "uname -r; exit 7"});
 	ASSERT_END(outcome, BOX_INIT_END_EXIT, 7);
 	ASSERT(outcome->out && strncmp(outcome->out, "6.12.", 5) == 0);
-	outcome = run_one(&guest, 3,
+	outcome = run_one(&child, 3,
 		(struct asked){.command = "head -c 4000000 /dev/zero; date +%s", .limit = 8000000});
 	ASSERT(outcome->out_len > 4000000);
 	long there = strtol(outcome->out + 4000000, NULL, 10);
 	long here = (long)time(NULL);
 	ASSERT(there >= here - 2 && there <= here + 2);
-	stop_guest(&guest);
+	stop_child(&child);
 }
 
-/* Every kind of call that files of the share are made of. */
+/* Every kind of file operation on the share. */
 static const char file_work[] =
 	"set -e; cd /workspace; mkdir d; echo one > d/a; ln d/a d/b; ln -s a d/c; mkfifo d/p; "
 	"mv d/b e; mv e d/e; cat d/c; chmod 600 d/a; stat -c %a d/a; touch -d @5 d/a; stat -c %Y d/a; "
@@ -292,102 +292,102 @@ static const char file_work[] =
 
 TEST(a_folder_of_the_host)
 {
-	struct guest guest;
+	struct child child;
 	struct stat st;
 	char file[160];
 	make_folder();
 	workspace = make_source("w");
 	(void)snprintf(file, sizeof(file), "%s/made", workspace);
-	start(&guest);
-	struct outcome *outcome = run_well(&guest, 1, file_work);
+	start(&child);
+	struct outcome *outcome = run_well(&child, 1, file_work);
 	ASSERT_OUT(outcome, "one\n600\n5\n3\n100\na c e f g p a\n2\n3145728\n5\n1\n");
 	ASSERT_END(outcome, BOX_INIT_END_EXIT, 0);
-	outcome = run_one(&guest, 2,
+	outcome = run_one(&child, 2,
 		(struct asked){.command = "cat /workspace/file; echo > /workspace/made"});
 	ASSERT_OUT(outcome, "w\n");
 	ASSERT_INT(stat(file, &st), 0);
 	ASSERT_INT(st.st_uid, payload_outside());
-	stop_guest(&guest);
+	stop_child(&child);
 }
 
 TEST(mounts_of_single_commands)
 {
-	struct guest guest;
+	struct child child;
 	make_folder();
-	start(&guest);
-	struct outcome *outcome = run_with(&guest, 1, "/workspace/.skills/a", make_source("a"),
+	start(&child);
+	struct outcome *outcome = run_with(&child, 1, "/workspace/.skills/a", make_source("a"),
 		"cat /workspace/.skills/a/file; echo b > /workspace/.skills/a/file && echo done");
 	ASSERT_OUT(outcome, "a\ndone\n");
-	outcome = run_one(&guest, 2, (struct asked){.command = "ls -A /workspace/.skills/a"});
+	outcome = run_one(&child, 2, (struct asked){.command = "ls -A /workspace/.skills/a"});
 	ASSERT_OUT(outcome, "");
 	forget(3);
-	send_mount(&guest, 3, "/workspace/ro", detach(make_source("c"), true));
-	ask(&guest, 3,
+	send_mount(&child, 3, "/workspace/ro", detach(make_source("c"), true));
+	ask(&child, 3,
 		(struct asked){
 			.command = "cat /workspace/ro/file; touch /workspace/ro/x 2>/dev/null "
 				   "|| echo no",
 			.mounts = 1});
-	ASSERT_OUT(collect(&guest, 3), "c\nno\n");
-	/* A mount that never came: the command hears of it, the box lives. */
+	ASSERT_OUT(collect(&child, 3), "c\nno\n");
+	/* A mount that never arrived: the command fails with an error, and the box survives. */
 	forget(4);
-	send_kind(&guest, BOX_INIT_MOUNT, 4, "/workspace/x", sizeof("/workspace/x"));
-	ask(&guest, 4, (struct asked){.command = "true", .mounts = 1});
-	outcome = collect(&guest, 4);
+	send_kind(&child, BOX_INIT_MOUNT, 4, "/workspace/x", sizeof("/workspace/x"));
+	ask(&child, 4, (struct asked){.command = "true", .mounts = 1});
+	outcome = collect(&child, 4);
 	ASSERT_INT(outcome->end.end, BOX_INIT_END_FAILED);
-	outcome = run_one(&guest, 5, (struct asked){.command = "echo still"});
+	outcome = run_one(&child, 5, (struct asked){.command = "echo still"});
 	ASSERT_OUT(outcome, "still\n");
-	stop_guest(&guest);
+	stop_child(&child);
 }
 
 TEST(where_one_id_is_all_there_is)
 {
-	struct guest guest;
+	struct child child;
 	one_id = true;
 	make_folder();
 	workspace = make_source("w");
-	start(&guest);
-	struct outcome *outcome = run_well(&guest, 1, file_work);
+	start(&child);
+	struct outcome *outcome = run_well(&child, 1, file_work);
 	ASSERT_END(outcome, BOX_INIT_END_EXIT, 0);
-	outcome = run_one(&guest, 2, (struct asked){.command = "id -u; cat /workspace/file"});
+	outcome = run_one(&child, 2, (struct asked){.command = "id -u; cat /workspace/file"});
 	ASSERT_OUT(outcome, "1000\nw\n");
-	stop_guest(&guest);
+	stop_child(&child);
 }
 
 TEST(a_network)
 {
-	struct guest guest;
+	struct child child;
 	network = true;
-	start(&guest);
-	(void)child_of(&guest, "passt");
+	start(&child);
+	(void)child_of(&child, "passt");
 	struct outcome *outcome = run_well(
-		&guest, 1, "bash -c 'head -n 1 < /dev/tcp/10.9.9.7/7000'");
+		&child, 1, "bash -c 'head -n 1 < /dev/tcp/10.9.9.7/7000'");
 	ASSERT_OUT(outcome, "greetings\n");
-	outcome = run_one(&guest, 2,
+	outcome = run_one(&child, 2,
 		(struct asked){
 			.command = "timeout 5 bash -c 'head -n 1 < /dev/tcp/10.9.9.7/7001'"});
 	ASSERT(outcome->end.value != 0);
 	ASSERT_OUT(outcome, "");
-	stop_guest(&guest);
+	stop_child(&child);
 }
 
 /* --- ends --- */
 
 static void box_ends_with(const char *name, const char *words)
 {
-	struct guest guest;
+	struct child child;
 	struct box_init_header header;
 	char last[BOX_INIT_PACKET_MAX] = "";
-	start(&guest);
-	ASSERT_INT(kill(child_of(&guest, name), SIGKILL), 0);
-	ssize_t size = recv(guest.control, last, sizeof(last) - 1, 0);
+	start(&child);
+	ASSERT_INT(kill(child_of(&child, name), SIGKILL), 0);
+	ssize_t size = recv(child.control, last, sizeof(last) - 1, 0);
 	ASSERT(size > (ssize_t)sizeof(header));
 	ASSERT_INT(box_init_check_answer(last, (size_t)size), 0);
 	memcpy(&header, last, sizeof(header));
 	ASSERT_INT(header.kind, BOX_INIT_BOX_ENDS);
 	ASSERT(strncmp(last + sizeof(header), words, strlen(words)) == 0);
-	ASSERT_INT(recv(guest.control, last, 1, 0), 0);
-	ASSERT_INT(waitpid(guest.pid, NULL, 0), guest.pid);
-	(void)close(guest.control);
+	ASSERT_INT(recv(child.control, last, 1, 0), 0);
+	ASSERT_INT(waitpid(child.pid, NULL, 0), child.pid);
+	(void)close(child.control);
 }
 
 TEST(the_box_ends_with_its_machine)
@@ -400,10 +400,10 @@ TEST(the_box_ends_with_who_mounts)
 	box_ends_with("box-mnt-helper", "the process that mounts for it ");
 }
 
-/* What a guest that took over its machine would find. */
+/* What an attacker would have who took over the virtual machine's process. */
 TEST(posture_of_the_processes)
 {
-	struct guest guest;
+	struct child child;
 	static const struct {
 		const char *name;
 		const char *shown;
@@ -418,11 +418,11 @@ TEST(posture_of_the_processes)
 			"Uid:\t1879048192\tCapPrm:\t0000000000000000\tCapEff:\t0000000000000000\t"
 			"CapBnd:\t0000000000000000\tNoNewPrivs:\t1\tSeccomp:\t2\t"},
 	};
-	start(&guest);
+	start(&child);
 	for (size_t i = 0; i < COUNT(table); i++) {
 		char command[256];
 		char shown[1024] = "";
-		pid_t pid = table[i].name ? child_of(&guest, table[i].name) : guest.pid;
+		pid_t pid = table[i].name ? child_of(&child, table[i].name) : child.pid;
 		(void)snprintf(command, sizeof(command),
 			"grep -hE '^(Uid|CapPrm|CapEff|CapBnd|NoNewPrivs|Seccomp):' /proc/%d/status "
 			"| cut -f1,2 | tr '\\n' '\\t'",
@@ -437,5 +437,5 @@ TEST(posture_of_the_processes)
 		(void)pclose(from);
 		ASSERT_STR(shown, "dev proc run share ");
 	}
-	stop_guest(&guest);
+	stop_child(&child);
 }

@@ -58,7 +58,7 @@ TEST(a_guest_that_comes_and_is_silent)
 	ASSERT_INT(ended(), 1);
 }
 
-/* What it says meanwhile does not make it earlier or later. */
+/* Its output meanwhile does not change the deadline. */
 TEST(a_console_that_never_ends)
 {
 	start(500);
@@ -138,7 +138,7 @@ TEST(requests_go_down_in_their_order)
 	ASSERT_INT(ended(), 0);
 }
 
-/* Whatever the pieces are that the stream comes in. */
+/* Wherever the stream is split. */
 TEST(answers_come_up_whole)
 {
 	start_ready();
@@ -152,7 +152,7 @@ TEST(answers_come_up_whole)
 	static const size_t pieces[] = {1, 15, 16, 17, 4096, 100000};
 	for (size_t p = 0; p < COUNT(pieces); p++) {
 		size_t heard = 0;
-		size_t slow = 0; /* byte by byte only at the beginning: it takes long */
+		size_t slow = 0; /* byte by byte only at the start, because it is slow */
 		for (size_t at = 0; at < total;) {
 			size_t piece = pieces[p] < 100 && slow++ > 300 ? 5000 : pieces[p];
 			piece = piece < total - at ? piece : total - at;
@@ -185,7 +185,8 @@ static long resident_kib(void)
 	return pages * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
-/* A guest that says more than box-rpc takes waits; nothing is lost, and nothing piles up. */
+/* A guest that sends more than box-rpc reads has to wait; nothing is lost, and nothing is buffered
+ * without limit. */
 TEST(a_guest_that_says_too_much)
 {
 	start_ready();
@@ -214,7 +215,7 @@ TEST(a_guest_that_says_too_much)
 	ASSERT_INT(ended(), 0);
 }
 
-/* A guest that reads nothing stops box-rpc, and nobody else. */
+/* A guest that reads nothing blocks box-rpc's packets, and no others. */
 TEST(a_guest_that_reads_nothing)
 {
 	start_ready();
@@ -239,7 +240,7 @@ TEST(a_guest_that_reads_nothing)
 	ASSERT_INT(ended(), 0);
 }
 
-/* Each ends the box, and box-rpc hears nothing but that. */
+/* Each ends the box, and box-rpc receives only the last line. */
 TEST(nonsense_ends_the_box)
 {
 	static const struct {

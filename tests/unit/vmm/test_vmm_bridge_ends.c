@@ -1,4 +1,4 @@
-/* The bridge of a microVM box: what is said when it ends, the guest's clock, and mounts that come
+/* The bridge of a microVM box: what it reports at the end, the guest's clock, and mounts that come
  * and go. */
 #include "tests/unit/lib/vmm_bridge_fixture.h"
 
@@ -14,7 +14,7 @@ TEST(the_end_of_the_guest)
 	ASSERT_INT(ended(), 0);
 }
 
-/* Its kernel says why on the console, and the machine ends after that. */
+/* Its kernel prints the reason on the console, and the virtual machine ends after that. */
 TEST(a_guest_that_panics)
 {
 	start_ready();
@@ -38,7 +38,7 @@ TEST(a_machine_that_exits)
 	ASSERT_INT(ended(), 0);
 }
 
-/* What it prints while it lives does not keep it alive, nor us. */
+/* Output of the console keeps neither the guest nor the bridge alive. */
 TEST(a_console_that_never_ends_at_the_end)
 {
 	start_ready();
@@ -76,7 +76,7 @@ TEST(a_guest_whose_clock_is_off)
 	ASSERT_INT(read_packet((char *)&clock).kind, BOX_MICROVM_CLOCK);
 	ASSERT_INT(clock.token, 0);
 	ASSERT(clock.step_ns > 9900000000LL && clock.step_ns < 12000000000LL);
-	/* Nobody asked for this one. */
+	/* Nobody requested this one. */
 	say_time(token, 5);
 	ASSERT(is_quiet(stream, 50));
 	answer(BOX_INIT_STDOUT, 7, "good", 4);
@@ -132,7 +132,7 @@ static long ticks(void)
 	return user + system_ticks;
 }
 
-/* A guest that is gone while its last words wait for box-rpc: nobody spins. */
+/* The guest is gone and its last packets wait for box-rpc: the bridge must not spin. */
 TEST(a_dead_guest_costs_nothing)
 {
 	start_ready();
@@ -157,7 +157,7 @@ TEST(a_dead_guest_costs_nothing)
 /* --- mounts --- */
 
 struct wish {
-	uint32_t wish; /* 1: hang, 2: take */
+	uint32_t wish; /* 1: attach, 2: detach */
 	uint32_t number;
 };
 
@@ -196,7 +196,7 @@ TEST(mounts_hang_before_the_guest_hears_of_them)
 	ASSERT_INT(wish.wish, 1);
 	ASSERT_INT(wish.number, 1);
 	ASSERT(is_quiet(stream, 100));
-	/* Answers go on meanwhile. */
+	/* Answers are forwarded meanwhile. */
 	answer(BOX_INIT_STDOUT, 3, "up", 2);
 	ASSERT_INT(hear(bytes, sizeof(bytes)), 18);
 	say_hung(0);
@@ -205,12 +205,12 @@ TEST(mounts_hang_before_the_guest_hears_of_them)
 	ASSERT_INT(header.reserved, 1);
 	ASSERT_STR(bytes, "/m");
 	ASSERT_INT(read_packet(bytes).kind, BOX_INIT_INPUT);
-	/* One that cannot be hung has its number all the same, under which nothing is. */
+	/* A mount that cannot be attached still has its number, with nothing at its path. */
 	ask_mount(9);
 	ASSERT_INT(hear_wish().number, 2);
 	say_hung(EPERM);
 	ASSERT_INT(read_packet(bytes).reserved, 2);
-	/* They go with their command. */
+	/* Mounts are removed with their command. */
 	exit_of(8);
 	ASSERT(is_quiet(mount_helper, 50));
 	exit_of(9);
@@ -236,11 +236,11 @@ TEST(mounts_without_an_fd)
 	ASSERT_INT(ended(), 0);
 }
 
-/* RESET ends the commands that there are; those that come after it are others. */
+/* RESET ends the current commands; later ones are not affected. */
 TEST(mounts_go_with_a_reset)
 {
 	start_ready();
-	answer(BOX_INIT_RESET_DONE, 0, NULL, 0); /* that nobody asked for */
+	answer(BOX_INIT_RESET_DONE, 0, NULL, 0); /* that nobody requested */
 	ASSERT_INT(hear(bytes, sizeof(bytes)), 16);
 	ask_mount(4);
 	ASSERT_INT(hear_wish().number, 1);
@@ -270,8 +270,8 @@ static void state_of(uint32_t id, uint32_t phase)
 	ASSERT(hear(bytes, sizeof(bytes)) > 0);
 }
 
-/* Those of a managed process stay until it has ended, whoever resets; a command of the same number has
- * others. */
+/* Mounts of a managed process stay until it has ended, also after a reset; a command with the same
+ * number has its own. */
 TEST(mounts_of_managed_processes)
 {
 	start_ready();
@@ -298,7 +298,7 @@ TEST(mounts_of_managed_processes)
 	struct wish wish = hear_wish();
 	ASSERT_INT(wish.wish, 2);
 	ASSERT_INT(wish.number, 1);
-	/* One that is dropped is not told to have ended. */
+	/* A process that is forgotten has not ended yet. */
 	ask(BOX_INIT_FORGET_PROCESS, 5, NULL, 0, -1);
 	ASSERT_INT(hear_wish().number, 3);
 	ASSERT_INT(read_packet(bytes).kind, BOX_INIT_FORGET_PROCESS);
@@ -306,7 +306,7 @@ TEST(mounts_of_managed_processes)
 	ASSERT_INT(ended(), 0);
 }
 
-/* KEEP_IN has a number of box-rpc's own: it goes through as it is. */
+/* START_PROCESS_IN has a number of box-rpc's own: it is forwarded unchanged. */
 TEST(numbers_of_groups)
 {
 	start_ready();

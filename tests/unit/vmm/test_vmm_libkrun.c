@@ -1,5 +1,5 @@
-/* The adapter of libkrun, against one that is no libkrun: which calls it makes, and what it says of one
- * that is missing, too old, or does not want to. */
+/* The adapter of libkrun, against a fake: which calls it makes, and its errors for a library that
+ * is missing, too old, or fails. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -180,7 +180,7 @@ TEST(a_library_without_a_network)
 	ASSERT(!strstr(said, "krun_start_enter"));
 }
 
-/* Whatever it refuses, nothing is started. */
+/* Whichever call it refuses, nothing is started. */
 TEST(calls_that_are_refused)
 {
 	static const char *const calls[] = {"krun_init_log", "krun_create_ctx",

@@ -1,4 +1,4 @@
-/* The process that hangs mounts: real mounts in a mount namespace of the test's own, and what it is
+/* The mount helper: real mounts in a mount namespace of the test's own, and the privileges it is
  * left with. Needs root. */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 #include "vmm/bridge/mount_helper.h"
 
 #if defined(__SANITIZE_ADDRESS__)
-/* The leak checker wants what the fence forbids. */
+/* The leak checker wants what the filter forbids. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
@@ -50,7 +50,7 @@ static int detach(const char *path)
 	return (int)fd;
 }
 
-/* The answer, or what kept it from coming. */
+/* The answer, or the error in its place. */
 static int hang(uint32_t number, int fd)
 {
 	int r = box_mount_helper_attach(socket_fd, number, fd);
@@ -92,7 +92,7 @@ TEST(folders_and_files_come_and_go)
 	ASSERT_INT(box_mount_helper_detach(socket_fd, 8), 0);
 	ASSERT_INT(box_mount_helper_detach(socket_fd, 9), 0);
 	ASSERT(gone("/mnt/mounts/7") && gone("/mnt/mounts/8"));
-	/* What it was stays. */
+	/* Its existing attributes stay. */
 	ASSERT(there("/mnt/source/file"));
 	ASSERT_INT(hang(10, detach("/mnt/source")), 0);
 }
@@ -102,11 +102,11 @@ TEST(what_cannot_be_hung_leaves_nothing)
 	start();
 	ASSERT_INT(hang(1, -1), 1);
 	ASSERT(!there("/mnt/mounts/1"));
-	/* No detached mount. */
+	/* Not a detached mount. */
 	ASSERT_INT(hang(2, open("/mnt/source", O_PATH | O_CLOEXEC)), 1);
 	ASSERT(!there("/mnt/mounts/2"));
 	ASSERT_INT(hang(3, detach("/mnt/source")), 0);
-	/* The number is taken: what hangs there is not hung over, and goes. */
+	/* The number is in use: it is not mounted over, and is detached. */
 	ASSERT_INT(hang(3, detach("/mnt/source/file")), 1);
 	ASSERT_INT(hang(4, detach("/mnt/source")), 0);
 	ASSERT(there("/mnt/mounts/4/file"));
@@ -142,6 +142,6 @@ TEST(what_it_is_left_with)
 	(void)snprintf(path, sizeof(path), "ls /proc/%d/fd | wc -l", pid);
 	from = popen(path, "re");
 	ASSERT(from && fgets(line, sizeof(line), from));
-	ASSERT_STR(line, "5\n"); /* the standard ones, its socket, its folder */
+	ASSERT_STR(line, "5\n"); /* the standard fds, its socket, its folder */
 	(void)pclose(from);
 }

@@ -1,4 +1,4 @@
-/* What processes of box-vmm give up: it is gone afterwards. */
+/* The privileges that processes of box-vmm give up are gone afterwards. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -10,7 +10,7 @@
 #include "vmm/privileges.h"
 
 #if defined(__SANITIZE_ADDRESS__)
-/* The leak checker reads /proc, which is out of reach then. */
+/* The leak checker reads /proc, which is not accessible then. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
@@ -60,7 +60,8 @@ TEST(another_user_without_groups)
 	ASSERT_INT(setresuid(0, 0, 0), -1);
 }
 
-/* A guest's virtio-fs follows any name that it is given, ".." too: this is the wall behind the jail. */
+/* A guest's virtio-fs follows any name that it gets, even "..": this is the second defence after
+ * the jail. */
 static void stay_below(const char *folder, uint32_t abi)
 {
 	char path[64];
@@ -78,7 +79,7 @@ static void stay_below(const char *folder, uint32_t abi)
 	(void)snprintf(path, sizeof(path), "%s/file", folder);
 	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	ASSERT(fd >= 0);
-	/* As libkrun opens files again: by its own fds. */
+	/* As libkrun reopens files: by its own fds. */
 	(void)snprintf(path, sizeof(path), "%d", fd);
 	ASSERT(openat(proc, path, O_RDWR | O_CLOEXEC) >= 0);
 	(void)snprintf(path, sizeof(path), "%s/file", folder);

@@ -1,4 +1,4 @@
-/* Configuration texts: what they become, and where their mistakes are. */
+/* Configuration texts: the values they give, and the positions of their errors. */
 #include <errno.h>
 #include <math.h>
 
@@ -104,7 +104,7 @@ TEST(trees)
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		expect_tree(rows[i].text, strlen(rows[i].text), rows[i].tree);
 	}
-	/* No terminating NUL is looked at, and a NUL by an escape is a character. */
+	/* The text needs no terminating NUL, and an escaped NUL is a character. */
 	expect_tree("a: 12345", 5, "{a:12}");
 	struct box_arena *arena = box_arena_new();
 	struct box_value map;
@@ -203,9 +203,9 @@ TEST(refusals)
 		{"!!map {a: 1}", "1:1: tags are not supported"},
 		{"!!str a: 1", "1:1: tags are not supported"},
 		{"a: 1\n---\nb: 2\n", "2:1: only one document is allowed"},
-		{"a: 1\nb: 2\na: 3\n", "3:1: a stands here a second time"},
-		{"a:\n  x: 1\n  \"x\": 2\n", "3:3: x stands here a second time"},
-		{"{a: 1, a: 2}", "1:8: a stands here a second time"},
+		{"a: 1\nb: 2\na: 3\n", "3:1: a is defined twice"},
+		{"a:\n  x: 1\n  \"x\": 2\n", "3:3: x is defined twice"},
+		{"{a: 1, a: 2}", "1:8: a is defined twice"},
 		{"? [1]\n: 2\n", "1:3: a key must be text"},
 		{"? {}\n: 2\n", "1:3: a key must be text"},
 		{"*a : 1", "1:1: a key must be text"},
@@ -241,7 +241,7 @@ TEST(depth)
 		memset(text + 3, '[', lists);
 		memset(text + 3 + lists, ']', lists);
 		int result = box_config_text_parse(arena, text, 3 + 2 * lists, &map, &err);
-		/* The map is one level and the innermost list has nothing in it. */
+		/* The map is one level, and the innermost list is empty. */
 		ASSERT_INT(result, lists < BOX_MESSAGE_DEPTH_MAX ? 0 : -EINVAL);
 		if (result < 0) {
 			ASSERT_STR(err.text, "1:35: nested too deeply");
@@ -259,7 +259,7 @@ TEST(sizes)
 	expect_refusal(text, len, "1:1: the configuration is longer than 1048576 bytes");
 	ASSERT_INT(box_config_text_line(text, len, "a"), 0);
 
-	/* Two bytes a value: more values than a message may have. */
+	/* Two bytes per value: more values than a message may have. */
 	put_bytes(text, "a: [", 4);
 	for (size_t i = 4; i + 1 < BOX_CONFIG_BYTES_MAX; i += 2) {
 		put_bytes(text + i, "1,", 2);
@@ -271,7 +271,7 @@ TEST(sizes)
 	ASSERT_STR(err.text, "1:524289: too many values");
 	box_arena_free(arena);
 
-	/* Many keys of one map, the last of which is the first again. */
+	/* Many keys in one map, the last of which repeats the first. */
 	arena = box_arena_new();
 	struct box_buf keys = box_buf(BOX_CONFIG_BYTES_MAX);
 	for (int i = 0; i < 100000; i++) {
@@ -281,7 +281,7 @@ TEST(sizes)
 	ASSERT_INT(map.count, 100000);
 	box_buf_append_str(&keys, "k0:\n");
 	ASSERT_INT(box_config_text_parse(arena, keys.bytes, keys.len, &map, &err), -EINVAL);
-	ASSERT_STR(err.text, "100001:1: k0 stands here a second time");
+	ASSERT_STR(err.text, "100001:1: k0 is defined twice");
 	box_buf_free(&keys);
 	box_arena_free(arena);
 	free(text);

@@ -1,8 +1,8 @@
-/* The fence from inside: a child enters it and tries what a taken-over box-rpc would try.
+/* The confinement of box-rpc from inside: a child enters it and tries what a taken-over box-rpc
+ * would.
  *
- * Each test runs in a process of its own (see test.h), so each enters the fence afresh. Calls go by
- * number: the C library must not get in between.
- */
+ * Each test runs in a process of its own (see test.h), so each enters the confinement anew. Calls
+ * are made by number, so that the C library does not interfere. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/bpf.h>
@@ -23,7 +23,7 @@
 #include "worker/confine.h"
 
 #if defined(__SANITIZE_ADDRESS__)
-/* The leak checker wants ptrace at exit, which the fence forbids. */
+/* The leak checker wants ptrace at exit, which the filter forbids. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
@@ -69,7 +69,7 @@ TEST(no_file_can_be_opened)
 	ASSERT_REFUSED(syscall(SYS_openat2, AT_FDCWD, "/etc/passwd", &how, sizeof(how)));
 #ifdef SYS_open
 	ASSERT_REFUSED(syscall(SYS_open, "/etc/passwd", O_RDONLY));
-	ASSERT_REFUSED(syscall(SYS_creat, "/tmp/box-fence-test", 0600));
+	ASSERT_REFUSED(syscall(SYS_creat, "/tmp/box-confine", 0600));
 #endif
 	ASSERT_REFUSED(syscall(SYS_open_by_handle_at, AT_FDCWD, &how, O_RDONLY));
 	ASSERT_REFUSED(syscall(SYS_open_tree, AT_FDCWD, "/", 0));
@@ -78,12 +78,12 @@ TEST(no_file_can_be_opened)
 TEST(no_name_can_be_made_or_removed)
 {
 	enter();
-	ASSERT_REFUSED(syscall(SYS_mkdirat, AT_FDCWD, "/tmp/box-fence-test", 0700));
-	ASSERT_REFUSED(syscall(SYS_unlinkat, AT_FDCWD, "/tmp/box-fence-test", 0));
-	ASSERT_REFUSED(syscall(SYS_symlinkat, "/", AT_FDCWD, "/tmp/box-fence-test"));
+	ASSERT_REFUSED(syscall(SYS_mkdirat, AT_FDCWD, "/tmp/box-confine", 0700));
+	ASSERT_REFUSED(syscall(SYS_unlinkat, AT_FDCWD, "/tmp/box-confine", 0));
+	ASSERT_REFUSED(syscall(SYS_symlinkat, "/", AT_FDCWD, "/tmp/box-confine"));
 	ASSERT_REFUSED(syscall(SYS_linkat, AT_FDCWD, "/tmp/a", AT_FDCWD, "/tmp/b", 0));
 	ASSERT_REFUSED(syscall(SYS_renameat2, AT_FDCWD, "/tmp/a", AT_FDCWD, "/tmp/b", 0));
-	ASSERT_REFUSED(syscall(SYS_mknodat, AT_FDCWD, "/tmp/box-fence-test", 0, 0));
+	ASSERT_REFUSED(syscall(SYS_mknodat, AT_FDCWD, "/tmp/box-confine", 0, 0));
 	ASSERT_REFUSED(syscall(SYS_fchmodat, AT_FDCWD, "/tmp", 0777));
 	ASSERT_REFUSED(syscall(SYS_fchownat, AT_FDCWD, "/tmp", 0, 0, 0));
 	ASSERT_REFUSED(syscall(SYS_chdir, "/tmp"));
@@ -102,7 +102,7 @@ TEST(no_socket_can_be_made)
 	ASSERT_REFUSED(syscall(SYS_socketpair, AF_UNIX, SOCK_STREAM, 0, pair));
 }
 
-/* With a socket that it had before. */
+/* With a socket that was opened before. */
 TEST(no_socket_can_be_connected)
 {
 	int inet = socket(AF_INET, SOCK_STREAM, 0);
@@ -122,8 +122,8 @@ TEST(no_socket_can_be_connected)
 	ASSERT_REFUSED(syscall(SYS_listen, inet, 1));
 }
 
-/* sendto and sendmsg stay for sockets that others made, and both can name an address. TCP's fast
- * open would make a connection out of that, and a datagram socket would need none. */
+/* sendto and sendmsg are allowed for sockets made by others, and both can name an address. TCP fast
+ * open could connect with that, and a datagram socket needs no connection. */
 TEST(no_address_can_be_sent_to)
 {
 	int inet = socket(AF_INET, SOCK_STREAM, 0);
@@ -182,8 +182,8 @@ TEST(no_process_can_be_signalled)
 	ASSERT_REFUSED(syscall(SYS_rt_sigqueueinfo, parent, 0, NULL));
 }
 
-/* abort() needs tgkill for the process itself; for another one it must not serve. Landlock refuses
- * that where it is new enough, the uid does so for box-rpc in any case. */
+/* abort() needs tgkill for the process itself; it must not work for another one. Landlock refuses
+ * that if it is new enough, the uid does in any case. */
 TEST(no_other_process_by_tgkill)
 {
 	pid_t parent = getppid();
@@ -250,7 +250,7 @@ TEST(no_other_identity)
 	ASSERT_REFUSED(syscall(SYS_setsid));
 }
 
-/* x32 calls and 32-bit calls go around a filter that looks at numbers alone. */
+/* x32 calls and 32-bit calls bypass a filter that only compares numbers. */
 #ifdef __x86_64__
 TEST(no_call_by_the_x32_numbers)
 {
@@ -263,7 +263,7 @@ TEST(no_call_by_the_x32_numbers)
 	}
 	int status = 0;
 	ASSERT_INT(waitpid(pid, &status, 0), pid);
-	/* Refused, or ended on the spot. */
+	/* Refused, or killed immediately. */
 	ASSERT(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
 }
 
@@ -273,7 +273,7 @@ TEST(no_call_by_the_32_bit_gate)
 	if (pid == 0) {
 		enter();
 		long result = 0;
-		/* getpid by the gate of another architecture. */
+		/* getpid through the entry of another architecture. */
 		__asm__ volatile("int $0x80" : "=a"(result) : "a"(20L) : "memory");
 		_exit(result > 0 ? 1 : 0);
 	}

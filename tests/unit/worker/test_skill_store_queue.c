@@ -61,7 +61,7 @@ TEST(bytes)
 	struct box_value large = box_map_value();
 	struct box_skill_store_request asks[3] = {0};
 	box_skills_queue_init(&queue);
-	/* What is longer than all may be is taken when nothing else waits. */
+	/* A request larger than the total limit is accepted when nothing else waits. */
 	box_map_add(
 		arena, &large, "k", box_text((struct box_str){"x", BOX_SKILLS_WAITING_BYTES_MAX}));
 	asks[0].data = asks[1].data = &large;

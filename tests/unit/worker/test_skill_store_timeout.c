@@ -1,5 +1,5 @@
-/* How long box-skills has for a request. boxd and box-skills are played; the timer is linked so that
- * its time can be seen. */
+/* The timeout of a request to box-skills. boxd and box-skills are fakes; the timer is linked so
+ * that its time can be checked. */
 #include <fcntl.h>
 #include <sys/socket.h>
 
@@ -65,7 +65,7 @@ static void answer(void)
 	box_arena_free_p(&arena);
 }
 
-/* The limit of one request, which is answered or sees the end of box-skills. */
+/* The timeout of one request, which is answered or sees box-skills end. */
 static uint64_t ask(bool with_archive, bool is_answered)
 {
 	int archive = with_archive ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1;
@@ -111,5 +111,5 @@ TEST(who_may_find_it_waiting_for_the_disk_has_the_long_time)
 	ASSERT_INT(ask(false, false), BOX_SKILLS_REQUEST_MS);
 	ASSERT_INT(ask(false, true), BOX_SKILLS_ARCHIVE_REQUEST_MS);
 	ASSERT_INT(ask(false, true), BOX_SKILLS_REQUEST_MS);
-	exit(0); /* it is made to live as long as box-rpc */
+	exit(0); /* it is meant to live as long as box-rpc */
 }

@@ -1,5 +1,5 @@
-/* Native boxes as box-rpc sees them: what boxd is asked for, how a box begins, is lost, is adopted
- * by a successor, and ends. */
+/* The local backend: what boxd is asked for, and how a box starts, is lost, is adopted by a
+ * successor, and ends. */
 #include "tests/unit/lib/local_fixture.h"
 
 #define ENDED "its first process has ended"
@@ -7,14 +7,14 @@
 
 static const struct box_plan_request *ask_for(struct box_spec spec)
 {
-	struct living living = {0};
-	ASSERT(backend->ops->make(backend, "ws-1", &spec, on_made, &living) != NULL);
+	struct played played = {0};
+	ASSERT(backend->ops->make(backend, "ws-1", &spec, on_made, &played) != NULL);
 	ASSERT_INT(boxd.make_count, 1);
 	struct asked_make *make = &boxd.makes[--boxd.make_count];
 	struct box_err err;
 	(void)box_err_set(&err, BOX_ERR_BOX, EIO, "not now");
 	make->done(make->arg, 0, -1, -1, 0, &err);
-	ASSERT(living.refused);
+	ASSERT(played.refused);
 	turn();
 	return &make->ask;
 }
@@ -139,21 +139,21 @@ TEST(a_path_too_long_is_refused_later_and_boxd_not_asked)
 	ASSERT_STR(ask_for(spec)->mount_path, path);
 	path[BOX_PATH_MAX - 1] = 'a';
 	path[BOX_PATH_MAX] = '\0';
-	struct living living = {0};
-	(void)backend->ops->make(backend, "b", &spec, on_made, &living);
-	ASSERT_INT(living.made, 0);
+	struct played played = {0};
+	(void)backend->ops->make(backend, "b", &spec, on_made, &played);
+	ASSERT_INT(played.made, 0);
 	turn();
-	ASSERT_INT(living.made, 1);
-	ASSERT_INT(living.err.code, BOX_ERR_VALIDATION);
-	ASSERT_INT(living.err.errnum, ENAMETOOLONG);
-	ASSERT_STR(living.err.text, "mount_path is too long");
+	ASSERT_INT(played.made, 1);
+	ASSERT_INT(played.err.code, BOX_ERR_VALIDATION);
+	ASSERT_INT(played.err.errnum, ENAMETOOLONG);
+	ASSERT_STR(played.err.text, "mount_path is too long");
 	spec.mount_path = "/w";
 	spec.host_path = path;
-	struct living other = {0};
+	struct played other = {0};
 	(void)backend->ops->make(backend, "b", &spec, on_made, &other);
 	turn();
 	ASSERT_STR(other.err.text, "host_path is too long");
-	struct living nobody = {0};
+	struct played nobody = {0};
 	backend->ops->cancel(backend->ops->make(backend, "b", &spec, on_made, &nobody));
 	turn();
 	ASSERT_STR(nobody.err.text, "host_path is too long");
@@ -164,17 +164,17 @@ TEST(a_path_too_long_is_refused_later_and_boxd_not_asked)
 TEST(a_refusal_of_boxd_is_passed_on)
 {
 	start();
-	struct living living = {0};
+	struct played played = {0};
 	struct box_spec spec = spec_of("");
 	struct box_err err;
-	(void)backend->ops->make(backend, "b", &spec, on_made, &living);
+	(void)backend->ops->make(backend, "b", &spec, on_made, &played);
 	(void)box_err_set(&err, BOX_ERR_BACKEND_UNAVAILABLE, ENOSPC, "no room");
-	ASSERT_INT(living.made, 0);
+	ASSERT_INT(played.made, 0);
 	boxd.makes[0].done(boxd.makes[0].arg, 0, -1, -1, 0, &err);
-	ASSERT_INT(living.made, 1);
-	ASSERT_INT(living.err.code, BOX_ERR_BACKEND_UNAVAILABLE);
-	ASSERT_INT(living.err.errnum, ENOSPC);
-	ASSERT_STR(living.err.text, "no room");
+	ASSERT_INT(played.made, 1);
+	ASSERT_INT(played.err.code, BOX_ERR_BACKEND_UNAVAILABLE);
+	ASSERT_INT(played.err.errnum, ENOSPC);
+	ASSERT_STR(played.err.text, "no room");
 	ASSERT_INT(boxd.end_count, 0);
 	finish();
 }
@@ -182,36 +182,36 @@ TEST(a_refusal_of_boxd_is_passed_on)
 TEST(a_box_made_for_nobody_is_ended)
 {
 	start();
-	struct living living = {0};
+	struct played played = {0};
 	struct box_spec spec = spec_of("");
-	backend->ops->cancel(backend->ops->make(backend, "b", &spec, on_made, &living));
+	backend->ops->cancel(backend->ops->make(backend, "b", &spec, on_made, &played));
 	ASSERT_INT(boxd.end_count, 0);
-	boxd_made(&living, 5);
+	boxd_made(&played, 5);
 	ASSERT_INT(boxd.end_count, 1);
 	ASSERT_INT(boxd.ends[0], 5);
 	turn();
-	ASSERT_INT(living.made, 0);
+	ASSERT_INT(played.made, 0);
 	box_local_gone(local, 5);
 	turn();
-	ASSERT_INT(living.made, 1);
-	ASSERT_INT(living.err.errnum, ECANCELED);
-	ASSERT_STR(living.err.text, "the box was not wanted any more");
-	living_close(&living);
+	ASSERT_INT(played.made, 1);
+	ASSERT_INT(played.err.errnum, ECANCELED);
+	ASSERT_STR(played.err.text, "the request for the box was cancelled");
+	played_close(&played);
 	finish();
 }
 
 TEST(a_cancelled_make_that_fails_is_over)
 {
 	start();
-	struct living living = {0};
+	struct played played = {0};
 	struct box_spec spec = spec_of("");
 	struct box_err err;
-	backend->ops->cancel(backend->ops->make(backend, "b", &spec, on_made, &living));
+	backend->ops->cancel(backend->ops->make(backend, "b", &spec, on_made, &played));
 	(void)box_err_set(&err, BOX_ERR_BOX, EIO, "broken");
 	boxd.makes[0].done(boxd.makes[0].arg, 0, -1, -1, 0, &err);
 	turn();
-	ASSERT_INT(living.made, 1);
-	ASSERT_STR(living.err.text, "broken");
+	ASSERT_INT(played.made, 1);
+	ASSERT_STR(played.err.text, "broken");
 	ASSERT_INT(boxd.end_count, 0);
 	finish();
 }
@@ -255,90 +255,90 @@ TEST(what_boxes_lack_is_said)
 TEST(a_box_is_destroyed_when_boxd_says_so)
 {
 	start();
-	struct living living = {0};
-	make_living(&living, 3);
-	ASSERT_INT(backend->ops->mark(living.box), 3);
-	backend->ops->destroy(living.box, on_destroyed, &living);
+	struct played played = {0};
+	make_played(&played, 3);
+	ASSERT_INT(backend->ops->mark(played.box), 3);
+	backend->ops->destroy(played.box, on_destroyed, &played);
 	ASSERT_INT(boxd.end_count, 1);
 	ASSERT_INT(boxd.ends[0], 3);
 	turn();
-	box_local_gone(local, 4); /* another's */
+	box_local_gone(local, 4); /* another box's */
 	turn();
-	ASSERT_INT(living.destroyed, 0);
+	ASSERT_INT(played.destroyed, 0);
 	box_local_gone(local, 3);
-	ASSERT_INT(living.destroyed, 0);
+	ASSERT_INT(played.destroyed, 0);
 	box_local_gone(local, 3);
 	turn();
-	ASSERT_INT(living.destroyed, 1);
-	ASSERT_INT(living.lost, 0);
+	ASSERT_INT(played.destroyed, 1);
+	ASSERT_INT(played.lost, 0);
 	box_local_gone(local, 3);
-	living_close(&living);
+	played_close(&played);
 	finish();
 }
 
 TEST(a_box_that_is_gone_need_not_be_ended)
 {
 	start();
-	struct living living = {0};
-	make_living(&living, 3);
+	struct played played = {0};
+	make_played(&played, 3);
 	box_local_gone(local, 3);
-	ASSERT_INT(living.lost, 1);
-	ASSERT_STR(living.why, ENDED);
+	ASSERT_INT(played.lost, 1);
+	ASSERT_STR(played.why, ENDED);
 	turn();
-	backend->ops->destroy(living.box, NULL, NULL);
+	backend->ops->destroy(played.box, NULL, NULL);
 	ASSERT_INT(boxd.end_count, 0);
 	turn();
-	living_close(&living);
+	played_close(&played);
 	finish();
 }
 
 TEST(the_end_of_init_ends_every_command_and_is_told_once)
 {
 	start();
-	struct living living = {0};
+	struct played played = {0};
 	struct box_spec spec = spec_of("true");
 	struct ran ran[3] = {{0}};
-	make_living(&living, 3);
-	begin_plain(&living, &spec, 1, &ran[0]);
-	begin_plain(&living, &spec, 2, &ran[1]);
-	init_ends(&living);
+	make_played(&played, 3);
+	begin_plain(&played, &spec, 1, &ran[0]);
+	begin_plain(&played, &spec, 2, &ran[1]);
+	init_ends(&played);
 	for (int i = 0; i < 2; i++) {
 		expect_failed(&ran[i], BOX_ERR_BOX, EPIPE, WHILE ENDED);
 	}
-	ASSERT_INT(living.lost, 1);
-	ASSERT_STR(living.why, ENDED);
-	/* Whoever does not know yet is told later. */
-	begin(&living, &spec, 1000, &ran[2]);
+	ASSERT_INT(played.lost, 1);
+	ASSERT_STR(played.why, ENDED);
+	/* A watcher that is set later is called then. */
+	begin(&played, &spec, 1000, &ran[2]);
 	turn();
 	expect_failed(&ran[2], BOX_ERR_BOX, EPIPE, "the box has ended");
 	struct ran cancelled = {0};
-	begin(&living, &spec, 1000, &cancelled);
+	begin(&played, &spec, 1000, &cancelled);
 	backend->ops->cancel(cancelled.op);
 	turn();
 	ASSERT_INT(cancelled.calls, 0);
-	end_living(&living, 3);
-	ASSERT_INT(living.lost, 1);
+	end_played(&played, 3);
+	ASSERT_INT(played.lost, 1);
 	finish();
 }
 
 TEST(a_box_that_is_destroyed_while_it_works_waits_for_boxd)
 {
 	start();
-	struct living living = {0};
+	struct played played = {0};
 	struct box_spec spec = spec_of("true");
 	struct ran ran = {0};
-	make_living(&living, 3);
-	begin_plain(&living, &spec, 1, &ran);
+	make_played(&played, 3);
+	begin_plain(&played, &spec, 1, &ran);
 	backend->ops->cancel(ran.op);
-	backend->ops->destroy(living.box, on_destroyed, &living);
-	init_ends(&living);
-	ASSERT_INT(living.destroyed, 0);
+	backend->ops->destroy(played.box, on_destroyed, &played);
+	init_ends(&played);
+	ASSERT_INT(played.destroyed, 0);
 	box_local_gone(local, 3);
 	turn();
-	ASSERT_INT(living.destroyed, 1);
-	ASSERT_INT(living.lost, 0); /* it was asked for */
+	ASSERT_INT(played.destroyed, 1);
+	ASSERT_INT(played.lost, 0); /* the end was requested */
 	ASSERT_INT(ran.calls, 0);
-	living_close(&living);
+	played_close(&played);
 	finish();
 }
 
@@ -375,7 +375,7 @@ static const struct nonsense nonsense[] = {
 	{"failed without a step", {.kind = BOX_INIT_EXIT, .id = 1}, STRUCT(exit_no_step)},
 };
 
-static void say_nonsense(struct living *living, const struct nonsense *row)
+static void say_nonsense(struct played *played, const struct nonsense *row)
 {
 	char packet[256];
 	struct box_init_header header = row->header;
@@ -383,32 +383,32 @@ static void say_nonsense(struct living *living, const struct nonsense *row)
 	header.size = header.size ? header.size : (uint32_t)size;
 	memcpy(packet, &header, sizeof(header));
 	put_bytes(packet + sizeof(header), row->bytes, row->size);
-	say_raw(living, packet, size);
+	say_raw(played, packet, size);
 }
 
-static void expect_broken(struct living *living, struct ran *ran, const char *what)
+static void expect_broken(struct played *played, struct ran *ran, const char *what)
 {
-	if (living->lost != 1 || strcmp(living->why, "it broke the protocol") != 0) {
-		TEST_FAIL("%s: lost %d times: %s", what, living->lost, living->why);
+	if (played->lost != 1 || strcmp(played->why, "it broke the protocol") != 0) {
+		TEST_FAIL("%s: lost %d times: %s", what, played->lost, played->why);
 	}
 	expect_failed(ran, BOX_ERR_BOX, EPIPE, WHILE "it broke the protocol");
 }
 
-/* box-vmm's last packet: whoever waits is told what it says. */
+/* box-vmm's last packet: waiting callers get its text. */
 TEST(last_words_are_passed_on)
 {
 	start();
-	struct living living = {0};
+	struct played played = {0};
 	struct box_spec spec = spec_of("sleep");
 	struct ran ran = {0};
-	make_living(&living, 3);
-	begin_plain(&living, &spec, 1, &ran);
-	say_text(&living, BOX_INIT_BOX_ENDS, 0, "its kernel panicked");
+	make_played(&played, 3);
+	begin_plain(&played, &spec, 1, &ran);
+	say_text(&played, BOX_INIT_BOX_ENDS, 0, "its kernel panicked");
 	expect_failed(&ran, BOX_ERR_BOX, EPIPE,
 		"the box ended while the command ran: its kernel panicked");
-	ASSERT_INT(living.lost, 1);
-	ASSERT_STR(living.why, "its kernel panicked");
-	end_living(&living, 3);
+	ASSERT_INT(played.lost, 1);
+	ASSERT_STR(played.why, "its kernel panicked");
+	end_played(&played, 3);
 	finish();
 }
 
@@ -416,18 +416,18 @@ TEST(a_box_that_breaks_the_protocol_is_given_up)
 {
 	start();
 	for (uint64_t i = 0; i < COUNT(nonsense); i++) {
-		struct living living = {0};
+		struct played played = {0};
 		struct box_spec spec = spec_of("true");
 		struct ran ran = {0};
 		boxd.make_count = 0;
 		boxd.end_count = 0;
-		make_living(&living, i + 1);
-		begin_plain(&living, &spec, 1, &ran);
-		say_nonsense(&living, &nonsense[i]);
-		expect_broken(&living, &ran, nonsense[i].what);
-		say_exit(&living, 1, BOX_INIT_END_EXIT, 0); /* nobody listens */
+		make_played(&played, i + 1);
+		begin_plain(&played, &spec, 1, &ran);
+		say_nonsense(&played, &nonsense[i]);
+		expect_broken(&played, &ran, nonsense[i].what);
+		say_exit(&played, 1, BOX_INIT_END_EXIT, 0); /* nobody waits for it */
 		ASSERT_INT(ran.calls, 1);
-		end_living(&living, i + 1);
+		end_played(&played, i + 1);
 	}
 	finish();
 }
@@ -439,14 +439,14 @@ TEST(packets_of_impossible_sizes_are_nonsense)
 	static const char zeros[BOX_INIT_PACKET_MAX + 1];
 	start();
 	for (uint64_t i = 0; i < COUNT(sizes); i++) {
-		struct living living = {0};
+		struct played played = {0};
 		struct box_spec spec = spec_of("true");
 		struct ran ran = {0};
-		make_living(&living, i + 1);
-		begin_plain(&living, &spec, 1, &ran);
-		say_raw(&living, zeros, sizes[i]);
-		expect_broken(&living, &ran, "a size");
-		end_living(&living, i + 1);
+		make_played(&played, i + 1);
+		begin_plain(&played, &spec, 1, &ran);
+		say_raw(&played, zeros, sizes[i]);
+		expect_broken(&played, &ran, "a size");
+		end_played(&played, i + 1);
 	}
 	finish();
 }
@@ -454,33 +454,33 @@ TEST(packets_of_impossible_sizes_are_nonsense)
 TEST(what_concerns_no_command_is_ignored)
 {
 	start();
-	struct living living = {0};
+	struct played played = {0};
 	struct box_spec spec = spec_of("true");
 	struct ran ran = {0};
-	make_living(&living, 3);
-	begin_plain(&living, &spec, 1, &ran);
-	say_exit(&living, 2, BOX_INIT_END_EXIT, 0);
-	say_text(&living, BOX_INIT_STDOUT, 7, "whose?");
-	say_taken(&living, 9, 100);
-	say(&living, BOX_INIT_RESET_DONE, 0, NULL, 0);
-	say(&living, BOX_INIT_STARTED, 1, NULL, 0); /* of one that is not live */
-	say_taken(&living, 1, 0);
+	make_played(&played, 3);
+	begin_plain(&played, &spec, 1, &ran);
+	say_exit(&played, 2, BOX_INIT_END_EXIT, 0);
+	say_text(&played, BOX_INIT_STDOUT, 7, "whose?");
+	say_taken(&played, 9, 100);
+	say(&played, BOX_INIT_RESET_DONE, 0, NULL, 0);
+	say(&played, BOX_INIT_STARTED, 1, NULL, 0); /* of a command that is not live */
+	say_taken(&played, 1, 0);
 	ASSERT_INT(ran.calls, 0);
-	say_exit(&living, 1, BOX_INIT_END_EXIT, 0);
-	say_exit(&living, 1, BOX_INIT_END_EXIT, 0);
+	say_exit(&played, 1, BOX_INIT_END_EXIT, 0);
+	say_exit(&played, 1, BOX_INIT_END_EXIT, 0);
 	expect_ended(&ran, BOX_BACKEND_END_EXIT, 0, 0);
 	ASSERT_STR(ran.out, "");
-	ASSERT_INT(living.lost, 0);
-	end_living(&living, 3);
+	ASSERT_INT(played.lost, 0);
+	end_played(&played, 3);
 	finish();
 }
 
-/* An init that hands fds to us hands them to nobody. */
+/* fds that a hostile box-init sends are closed. */
 TEST(fds_from_a_box_do_not_stay)
 {
 	start();
-	struct living living = {0};
-	make_living(&living, 3);
+	struct played played = {0};
+	make_played(&played, 3);
 	int before = open_fds();
 	struct box_init_header header = {sizeof(header), BOX_INIT_RESET_DONE, 0, 0};
 	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
@@ -493,16 +493,16 @@ TEST(fds_from_a_box_do_not_stay)
 	beside->cmsg_level = SOL_SOCKET;
 	beside->cmsg_type = SCM_RIGHTS;
 	beside->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(beside), &living.memory, sizeof(int));
-	ASSERT_INT(sendmsg(living.init, &message, 0), sizeof(header));
+	memcpy(CMSG_DATA(beside), &played.memory, sizeof(int));
+	ASSERT_INT(sendmsg(played.init, &message, 0), sizeof(header));
 	turn();
 	ASSERT_INT(open_fds(), before);
-	ASSERT_INT(living.lost, 0);
-	end_living(&living, 3);
+	ASSERT_INT(played.lost, 0);
+	end_played(&played, 3);
 	finish();
 }
 
-/* The same boxes, but of the other kind; whether they can be had is boxd's to say, at any time. */
+/* The other backend with the same boxes; boxd may change at any time whether they are possible. */
 TEST(microvms)
 {
 	start();
@@ -514,24 +514,24 @@ TEST(microvms)
 	box_local_probe_microvm(local);
 	box_local_probe_microvm(local);
 	ASSERT_INT(boxd.try_count, 1);
-	ASSERT_STR(
-		microvm->ops->missing(microvm), "it is being tried whether a microVM can run here");
+	ASSERT_STR(microvm->ops->missing(microvm),
+		"it is not known yet whether microVMs can run here");
 	(void)box_err_set(&err, BOX_ERR_BACKEND_UNAVAILABLE, ENOTSUP, "no KVM");
 	boxd.tried(boxd.tried_arg, &err);
 	ASSERT_STR(microvm->ops->missing(microvm), "no KVM");
 	ASSERT(backend->ops->missing(backend) == NULL);
 
-	/* It is asked for all the same: KVM may be there by now, and then they can be had. */
+	/* boxd is asked anyway: KVM may be available by now. */
 	struct box_spec spec = spec_of("");
-	struct living living = {0};
-	ASSERT(microvm->ops->make(microvm, "m", &spec, on_made, &living) != NULL);
+	struct played played = {0};
+	ASSERT(microvm->ops->make(microvm, "m", &spec, on_made, &played) != NULL);
 	ASSERT_INT(boxd.makes[0].ask.kind, BOX_PLAN_KIND_MICROVM);
-	boxd_made(&living, 4);
+	boxd_made(&played, 4);
 	ASSERT(microvm->ops->available(microvm));
-	end_living(&living, 4);
+	end_played(&played, 4);
 
-	/* Capacity says nothing about that; what is missing does. */
-	struct living none = {0};
+	/* The capacity is no reason; what is missing is. */
+	struct played none = {0};
 	ASSERT(microvm->ops->make(microvm, "m", &spec, on_made, &none) != NULL);
 	(void)box_err_set(&err, BOX_ERR_CAPACITY, ENOMEM, "no memory");
 	boxd.makes[1].done(boxd.makes[1].arg, 0, -1, -1, 0, &err);

@@ -1,5 +1,5 @@
-/* Work on files in a native box, as box-rpc sees it: what it sends, what it believes, and that a lie
- * fails alone. */
+/* File work in a box through the local backend: the packets it sends, which answers it accepts, and
+ * that a false answer fails only its own request. */
 #include "base/macros.h"
 #include "protocol/init_file.h"
 #include "runtime/backend/backend_file.h"
@@ -7,7 +7,7 @@
 
 #define NONSENSE "malformed answer from the box about its files"
 
-/* What `done` and the events told. */
+/* What `done` and the events reported. */
 struct filed {
 	struct box_backend_op *op;
 	int calls;
@@ -69,16 +69,16 @@ static struct box_backend_file_request ask_of(enum box_file_kind kind)
 	};
 }
 
-static void begin_file(struct living *living, const struct box_backend_file_request *ask,
+static void begin_file(struct played *played, const struct box_backend_file_request *ask,
 	struct filed *filed, struct box_init_file *ret_file, uint32_t *ret_flags)
 {
 	struct heard heard;
 	struct box_init_run run;
 	const char *texts[4];
-	filed->op = backend->ops->file(living->box, ask, &events, on_filed, filed);
+	filed->op = backend->ops->file(played->box, ask, &events, on_filed, filed);
 	ASSERT(filed->op != NULL);
 	ASSERT_INT(filed->calls, 0);
-	expect(living, BOX_INIT_RUN, 1, &heard);
+	expect(played, BOX_INIT_RUN, 1, &heard);
 	memcpy(&run, heard.bytes, sizeof(run));
 	ASSERT_INT(run.workdir_size, 2);
 	ASSERT_INT(run.env_size, 0);
@@ -91,7 +91,7 @@ static void begin_file(struct living *living, const struct box_backend_file_requ
 }
 
 struct scene {
-	struct living living;
+	struct played played;
 	struct filed filed;
 	struct box_backend_file_request ask;
 	struct box_init_file wire;
@@ -103,21 +103,21 @@ static struct scene *open_scene(struct box_backend_file_request ask)
 	static struct scene scene;
 	start();
 	scene = (struct scene){.ask = ask};
-	make_living(&scene.living, 7);
-	begin_file(&scene.living, &scene.ask, &scene.filed, &scene.wire, &scene.flags);
+	make_played(&scene.played, 7);
+	begin_file(&scene.played, &scene.ask, &scene.filed, &scene.wire, &scene.flags);
 	return &scene;
 }
 
 static void close_scene(struct scene *scene)
 {
-	end_living(&scene->living, 7);
+	end_played(&scene->played, 7);
 	finish();
 }
 
 static void say_answer(struct scene *scene, struct box_init_file_answer answer)
 {
-	say(&scene->living, BOX_INIT_STDERR, 1, &answer, sizeof(answer));
-	say_exit(&scene->living, 1, BOX_INIT_END_EXIT, 0);
+	say(&scene->played, BOX_INIT_STDERR, 1, &answer, sizeof(answer));
+	say_exit(&scene->played, 1, BOX_INIT_END_EXIT, 0);
 }
 
 #define ANSWER(...) ((struct box_init_file_answer){__VA_ARGS__})
@@ -128,13 +128,13 @@ TEST(a_read_is_sent_and_believed)
 	ASSERT_INT(scene->flags, BOX_INIT_RUN_FILE);
 	ASSERT_INT(scene->wire.kind, BOX_INIT_FILE_READ);
 	ASSERT_INT(scene->wire.size, 100);
-	say_text(&scene->living, BOX_INIT_STDOUT, 1, "bytes");
+	say_text(&scene->played, BOX_INIT_STDOUT, 1, "bytes");
 	say_answer(scene, ANSWER(.data_size = 5, .facts = {.type = 1, .size = 9}));
 	ASSERT_INT(scene->filed.calls, 1);
 	ASSERT(!scene->filed.failed);
 	ASSERT_STR(scene->filed.data, "bytes");
 	ASSERT_INT(scene->filed.outcome.facts.size, 9);
-	ASSERT_INT(scene->living.lost, 0);
+	ASSERT_INT(scene->played.lost, 0);
 	close_scene(scene);
 }
 
@@ -159,7 +159,7 @@ TEST(a_list_is_sorted_and_within_its_limit)
 	memcpy(bytes, &first, size);
 	first.name[0] = 'b';
 	memcpy(bytes + size, &first, size);
-	say(&scene->living, BOX_INIT_STDOUT, 1, bytes, 2 * size);
+	say(&scene->played, BOX_INIT_STDOUT, 1, bytes, 2 * size);
 	say_answer(scene, ANSWER(.data_size = 2 * size, .more = 1));
 	ASSERT(!scene->filed.failed);
 	ASSERT_STR(scene->filed.data, "a> b> ");
@@ -169,14 +169,14 @@ TEST(a_list_is_sorted_and_within_its_limit)
 	struct box_backend_file_request one = ask_of(BOX_FILE_LIST);
 	one.limit = 1;
 	scene = open_scene(one);
-	say(&scene->living, BOX_INIT_STDOUT, 1, bytes, 2 * size);
+	say(&scene->played, BOX_INIT_STDOUT, 1, bytes, 2 * size);
 	say_answer(scene, ANSWER(.data_size = 2 * size));
 	ASSERT(scene->filed.failed);
 	ASSERT_STR(scene->filed.err.text, NONSENSE);
 	close_scene(scene);
 }
 
-/* Whatever it says that makes no sense: it fails, and the box lives on. */
+/* Answers that make no sense: the request fails, and the box survives. */
 TEST(a_lie_fails_alone)
 {
 	static const struct {
@@ -198,14 +198,14 @@ TEST(a_lie_fails_alone)
 	for (size_t i = 0; i < BOX_COUNT_OF(rows); i++) {
 		struct scene *scene = open_scene(ask_of(rows[i].kind));
 		if (rows[i].out) {
-			say_text(&scene->living, BOX_INIT_STDOUT, 1, rows[i].out);
+			say_text(&scene->played, BOX_INIT_STDOUT, 1, rows[i].out);
 		}
 		say_answer(scene, rows[i].answer);
 		ASSERT_INT(scene->filed.calls, 1);
 		ASSERT(scene->filed.failed);
 		ASSERT_STR(scene->filed.err.text, NONSENSE);
 		ASSERT_INT(scene->filed.err.code, BOX_ERR_BOX);
-		ASSERT_INT(scene->living.lost, 0);
+		ASSERT_INT(scene->played.lost, 0);
 		close_scene(scene);
 	}
 }
@@ -213,22 +213,22 @@ TEST(a_lie_fails_alone)
 TEST(no_answer_is_an_end)
 {
 	struct scene *scene = open_scene(ask_of(BOX_FILE_READ));
-	say_exit(&scene->living, 1, BOX_INIT_END_SIGNAL, 9);
+	say_exit(&scene->played, 1, BOX_INIT_END_SIGNAL, 9);
 	ASSERT(scene->filed.failed);
-	ASSERT_STR(scene->filed.err.text,
-		"the process that worked on the files was ended (exit code 137)");
+	ASSERT_STR(
+		scene->filed.err.text, "the process of the file operation ended (exit code 137)");
 	close_scene(scene);
 	scene = open_scene(ask_of(BOX_FILE_READ));
-	say_exit(&scene->living, 1, BOX_INIT_END_TIMEOUT, 0);
+	say_exit(&scene->played, 1, BOX_INIT_END_TIMEOUT, 0);
 	ASSERT_INT(scene->filed.outcome.errnum, ETIMEDOUT);
 	close_scene(scene);
 	scene = open_scene(ask_of(BOX_FILE_READ));
-	say_kills(&scene->living, "oom_kill 1\n");
-	say_exit(&scene->living, 1, BOX_INIT_END_SIGNAL, 9);
+	say_kills(&scene->played, "oom_kill 1\n");
+	say_exit(&scene->played, 1, BOX_INIT_END_SIGNAL, 9);
 	ASSERT_INT(scene->filed.outcome.errnum, ENOMEM);
 	close_scene(scene);
 	scene = open_scene(ask_of(BOX_FILE_READ));
-	init_ends(&scene->living);
+	init_ends(&scene->played);
 	ASSERT(scene->filed.failed);
 	ASSERT_INT(scene->filed.err.errnum, EPIPE);
 	close_scene(scene);
@@ -246,10 +246,10 @@ TEST(bytes_go_by_the_input)
 	ASSERT_INT(scene->wire.flags, BOX_INIT_FILE_APPEND | BOX_INIT_FILE_MODE);
 	ASSERT_INT(scene->wire.mode, 0600);
 	ASSERT_INT(scene->wire.size, 5);
-	expect_packet(&scene->living, BOX_INIT_INPUT, 1, "hello", 5);
-	expect(&scene->living, BOX_INIT_INPUT, 1, &heard);
+	expect_packet(&scene->played, BOX_INIT_INPUT, 1, "hello", 5);
+	expect(&scene->played, BOX_INIT_INPUT, 1, &heard);
 	ASSERT_INT(heard.size, 0);
-	say_taken(&scene->living, 1, 5);
+	say_taken(&scene->played, 1, 5);
 	say_answer(scene, ANSWER(.written = 5, .facts = {.type = 1, .size = 8}));
 	ASSERT_INT(scene->filed.outcome.written, 5);
 	close_scene(scene);
@@ -263,18 +263,18 @@ TEST(bytes_of_a_cancelled_write_are_not_read_again)
 	struct heard heard;
 	ask.data = (struct box_str){bytes, size};
 	struct scene *scene = open_scene(ask);
-	expect(&scene->living, BOX_INIT_INPUT, 1, &heard);
+	expect(&scene->played, BOX_INIT_INPUT, 1, &heard);
 	backend->ops->cancel(scene->filed.op);
 	free(bytes);
 	turn();
 	while (heard.header.kind == BOX_INIT_INPUT) {
-		turn(); /* what did not fit into the socket */
-		ASSERT(hear(&scene->living, &heard));
+		turn(); /* what did not fit into the socket before */
+		ASSERT(hear(&scene->played, &heard));
 	}
 	ASSERT_INT(heard.header.kind, BOX_INIT_KILL);
-	say_taken(&scene->living, 1, 32768);
-	expect_silence(&scene->living);
-	say_exit(&scene->living, 1, BOX_INIT_END_SIGNAL, 9);
+	say_taken(&scene->played, 1, 32768);
+	expect_silence(&scene->played);
+	say_exit(&scene->played, 1, BOX_INIT_END_SIGNAL, 9);
 	ASSERT_INT(scene->filed.calls, 0);
 	close_scene(scene);
 }
@@ -295,9 +295,9 @@ static void say_event(
 	size_t size = sizeof(event) + (size_t)more;
 	memcpy(bytes, &event, sizeof(event));
 	cut = cut ? cut : size;
-	say(&scene->living, BOX_INIT_STDOUT, 1, bytes, cut);
+	say(&scene->played, BOX_INIT_STDOUT, 1, bytes, cut);
 	if (cut < size) {
-		say(&scene->living, BOX_INIT_STDOUT, 1, bytes + cut, size - cut);
+		say(&scene->played, BOX_INIT_STDOUT, 1, bytes + cut, size - cut);
 	}
 }
 
@@ -307,7 +307,7 @@ TEST(a_watch_tells_events_however_they_are_cut)
 	struct scene *scene = open_scene(ask_of(BOX_FILE_WATCH));
 	ASSERT_INT(scene->filed.cost, 0);
 	say_event(scene, BOX_INIT_FILE_STARTED, "", "", 3);
-	expect(&scene->living, BOX_INIT_CREDIT, 1, &heard);
+	expect(&scene->played, BOX_INIT_CREDIT, 1, &heard);
 	for (size_t cut = 1; cut < 19; cut++) {
 		say_event(scene, BOX_INIT_FILE_MOVED, "to", "f", cut);
 	}
@@ -316,7 +316,7 @@ TEST(a_watch_tells_events_however_they_are_cut)
 	ASSERT_STR(scene->filed.events + strlen("started ") + 18 * strlen("3:to<f "), "4:< ");
 	ASSERT_INT(scene->filed.cost, 18 * 19 + 16);
 	say_event(scene, BOX_INIT_FILE_REMOVED, "", "", 0);
-	say_exit(&scene->living, 1, BOX_INIT_END_EXIT, 0);
+	say_exit(&scene->played, 1, BOX_INIT_END_EXIT, 0);
 	ASSERT_INT(scene->filed.calls, 1);
 	ASSERT_INT(scene->filed.outcome.errnum, 0);
 	close_scene(scene);
@@ -331,7 +331,7 @@ TEST(a_watch_that_cannot_begin_says_why)
 	close_scene(scene);
 }
 
-/* It costs nothing, so that it could be said for ever. */
+/* Such packets cost the sender nothing, so they are limited. */
 TEST(a_watch_begins_first_and_once)
 {
 	for (int late = 0; late < 2; late++) {
@@ -339,12 +339,12 @@ TEST(a_watch_begins_first_and_once)
 		struct scene *scene = open_scene(ask_of(BOX_FILE_WATCH));
 		if (!late) {
 			say_event(scene, BOX_INIT_FILE_STARTED, "", "", 0);
-			expect(&scene->living, BOX_INIT_CREDIT, 1, &heard);
+			expect(&scene->played, BOX_INIT_CREDIT, 1, &heard);
 		}
 		say_event(scene, late ? BOX_INIT_FILE_CREATED : BOX_INIT_FILE_STARTED,
 			late ? "x" : "", "", 0);
-		expect(&scene->living, BOX_INIT_KILL, 1, &heard);
-		say_exit(&scene->living, 1, BOX_INIT_END_SIGNAL, 9);
+		expect(&scene->played, BOX_INIT_KILL, 1, &heard);
+		say_exit(&scene->played, 1, BOX_INIT_END_SIGNAL, 9);
 		ASSERT_STR(scene->filed.err.text, NONSENSE);
 		close_scene(scene);
 	}
@@ -355,12 +355,12 @@ TEST(a_watch_that_lies_is_ended)
 	struct heard heard;
 	struct scene *scene = open_scene(ask_of(BOX_FILE_WATCH));
 	say_event(scene, BOX_INIT_FILE_CREATED, "../up", "", 0);
-	expect(&scene->living, BOX_INIT_KILL, 1, &heard);
+	expect(&scene->played, BOX_INIT_KILL, 1, &heard);
 	say_event(scene, BOX_INIT_FILE_CREATED, "late", "", 0);
-	say_exit(&scene->living, 1, BOX_INIT_END_SIGNAL, 9);
+	say_exit(&scene->played, 1, BOX_INIT_END_SIGNAL, 9);
 	ASSERT_STR(scene->filed.events, "");
 	ASSERT_STR(scene->filed.err.text, NONSENSE);
-	ASSERT_INT(scene->living.lost, 0);
+	ASSERT_INT(scene->played.lost, 0);
 	close_scene(scene);
 }
 
@@ -373,13 +373,13 @@ TEST(a_watch_may_not_say_more_than_its_credit)
 		memcpy(bytes + at, &event, sizeof(event));
 	}
 	scene->filed.events[0] = '\0';
-	say_text(&scene->living, BOX_INIT_STDERR, 1, "x");
-	say(&scene->living, BOX_INIT_STDOUT, 1, bytes, 16);
-	ASSERT_INT(scene->living.lost, 0);
-	say(&scene->living, BOX_INIT_STDERR, 1, bytes, sizeof(bytes));
-	ASSERT_INT(scene->living.lost, 0);
-	say(&scene->living, BOX_INIT_STDERR, 1, bytes, sizeof(bytes));
-	ASSERT_INT(scene->living.lost, 1);
+	say_text(&scene->played, BOX_INIT_STDERR, 1, "x");
+	say(&scene->played, BOX_INIT_STDOUT, 1, bytes, 16);
+	ASSERT_INT(scene->played.lost, 0);
+	say(&scene->played, BOX_INIT_STDERR, 1, bytes, sizeof(bytes));
+	ASSERT_INT(scene->played.lost, 0);
+	say(&scene->played, BOX_INIT_STDERR, 1, bytes, sizeof(bytes));
+	ASSERT_INT(scene->played.lost, 1);
 	close_scene(scene);
 }
 
@@ -390,7 +390,7 @@ TEST(a_cancelled_watch_tells_nobody)
 	say_event(scene, BOX_INIT_FILE_CREATED, "new", "", 5);
 	backend->ops->cancel(scene->filed.op);
 	say_event(scene, BOX_INIT_FILE_CREATED, "more", "", 0);
-	say_exit(&scene->living, 1, BOX_INIT_END_SIGNAL, 9);
+	say_exit(&scene->played, 1, BOX_INIT_END_SIGNAL, 9);
 	ASSERT_STR(scene->filed.events, "started 0:new< ");
 	ASSERT_INT(scene->filed.calls, 0);
 	close_scene(scene);

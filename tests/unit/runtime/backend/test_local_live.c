@@ -1,5 +1,5 @@
-/* Live commands whose bytes go by packets: output as far as there is credit, input piece by piece,
- * signals, and an init that does not keep to what it was allowed. */
+/* Live commands whose bytes go in packets: output within its credit, input in pieces, signals, and
+ * a box-init that exceeds what it was allowed. */
 #include "tests/unit/lib/local_fixture.h"
 
 #define PIECE BOX_INIT_BYTES_MAX
@@ -25,18 +25,18 @@ static void on_output(void *arg, bool is_stderr, struct box_str bytes)
 static const struct box_backend_stream_events events = {.started = on_started, .output = on_output};
 
 static void begin_live(
-	struct living *living, const struct box_spec *spec, bool has_stdin, struct ran *ran)
+	struct played *played, const struct box_spec *spec, bool has_stdin, struct ran *ran)
 {
-	/* Need not outlive the call. */
+	/* Need not live longer than the call. */
 	const struct box_backend_stream live = {
 		.events = &events, .has_stdin = has_stdin, .credit = 100};
-	ran->op = backend->ops->exec(living->box, spec, 1000, &live, on_ran, ran);
+	ran->op = backend->ops->exec(played->box, spec, 1000, &live, on_ran, ran);
 	ASSERT(ran->op != NULL);
 }
 
 /* A box with one live command, number 1, that has stdin and has started. */
 struct scene {
-	struct living living;
+	struct played played;
 	struct box_spec spec;
 	struct ran ran;
 };
@@ -45,17 +45,17 @@ static void scene_begin(struct scene *scene)
 {
 	struct heard heard;
 	start_microvms();
-	make_living(&scene->living, 3);
+	make_played(&scene->played, 3);
 	scene->spec = spec_of("cat");
-	begin_live(&scene->living, &scene->spec, true, &scene->ran);
-	expect(&scene->living, BOX_INIT_RUN, 1, &heard);
-	say(&scene->living, BOX_INIT_STARTED, 1, NULL, 0);
+	begin_live(&scene->played, &scene->spec, true, &scene->ran);
+	expect(&scene->played, BOX_INIT_RUN, 1, &heard);
+	say(&scene->played, BOX_INIT_STARTED, 1, NULL, 0);
 	ASSERT_INT(scene->ran.started, 1);
 }
 
 static void scene_end(struct scene *scene)
 {
-	end_living(&scene->living, 3);
+	end_played(&scene->played, 3);
 	finish();
 }
 
@@ -64,24 +64,24 @@ static void scene_end(struct scene *scene)
 TEST(a_live_command_has_credit_and_no_limit)
 {
 	start_microvms();
-	struct living living = {0};
+	struct played played = {0};
 	struct box_spec spec = spec_of("true");
 	struct ran ran = {0};
 	struct heard heard;
-	make_living(&living, 3);
-	begin_live(&living, &spec, false, &ran);
-	expect(&living, BOX_INIT_RUN, 1, &heard);
+	make_played(&played, 3);
+	begin_live(&played, &spec, false, &ran);
+	expect(&played, BOX_INIT_RUN, 1, &heard);
 	struct box_init_run run;
 	memcpy(&run, heard.bytes, sizeof(run));
 	ASSERT_INT(run.flags, BOX_INIT_RUN_STDIN);
 	ASSERT(run.output_limit == UINT64_MAX);
 	ASSERT_INT(run.credit, 100);
 	/* Without stdin it gets an empty one. */
-	expect_packet(&living, BOX_INIT_INPUT, 1, "", 0);
-	expect_silence(&living);
+	expect_packet(&played, BOX_INIT_INPUT, 1, "", 0);
+	expect_silence(&played);
 	ASSERT_INT(ran.started, 0);
 	backend->ops->cancel(ran.op);
-	end_living(&living, 3);
+	end_played(&played, 3);
 	finish();
 }
 
@@ -89,13 +89,13 @@ TEST(output_is_told_as_it_comes)
 {
 	struct scene scene = {0};
 	scene_begin(&scene);
-	expect_silence(&scene.living);
-	say_text(&scene.living, BOX_INIT_STDOUT, 1, "one");
-	say_text(&scene.living, BOX_INIT_STDERR, 1, "two");
-	say_text(&scene.living, BOX_INIT_STDOUT, 1, "three");
+	expect_silence(&scene.played);
+	say_text(&scene.played, BOX_INIT_STDOUT, 1, "one");
+	say_text(&scene.played, BOX_INIT_STDERR, 1, "two");
+	say_text(&scene.played, BOX_INIT_STDOUT, 1, "three");
 	ASSERT_STR(scene.ran.live, "o:one;e:two;o:three;");
 	const struct box_init_exit end = {.end = BOX_INIT_END_EXIT, .duration_us = 5000};
-	say(&scene.living, BOX_INIT_EXIT, 1, &end, sizeof(end));
+	say(&scene.played, BOX_INIT_EXIT, 1, &end, sizeof(end));
 	expect_ended(&scene.ran, BOX_BACKEND_END_EXIT, 0, 0);
 	ASSERT_INT(scene.ran.outcome.duration_ms, 5);
 	ASSERT_STR(scene.ran.out, "");
@@ -110,17 +110,17 @@ TEST(credit_is_passed_on_and_holds_for_both_streams)
 	struct scene scene = {0};
 	scene_begin(&scene);
 	memset(bytes, 'x', sizeof(bytes));
-	say(&scene.living, BOX_INIT_STDOUT, 1, bytes, 60);
-	say(&scene.living, BOX_INIT_STDERR, 1, bytes, 40);
+	say(&scene.played, BOX_INIT_STDOUT, 1, bytes, 60);
+	say(&scene.played, BOX_INIT_STDERR, 1, bytes, 40);
 	backend->ops->credit(scene.ran.op, ten);
-	expect_packet(&scene.living, BOX_INIT_CREDIT, 1, &ten, sizeof(ten));
-	say(&scene.living, BOX_INIT_STDOUT, 1, bytes, 10);
-	ASSERT_INT(scene.living.lost, 0);
+	expect_packet(&scene.played, BOX_INIT_CREDIT, 1, &ten, sizeof(ten));
+	say(&scene.played, BOX_INIT_STDOUT, 1, bytes, 10);
+	ASSERT_INT(scene.played.lost, 0);
 	ASSERT_INT(strlen(scene.ran.live), 110 + 3 * strlen("o:;"));
-	say(&scene.living, BOX_INIT_STDERR, 1, bytes, 1);
-	ASSERT_INT(scene.living.lost, 1);
-	ASSERT_STR(scene.living.why, "it sent more output than it may");
-	expect_failed(&scene.ran, BOX_ERR_BOX, EPIPE, WHILE "it sent more output than it may");
+	say(&scene.played, BOX_INIT_STDERR, 1, bytes, 1);
+	ASSERT_INT(scene.played.lost, 1);
+	ASSERT_STR(scene.played.why, "it sent more output than allowed");
+	expect_failed(&scene.ran, BOX_ERR_BOX, EPIPE, WHILE "it sent more output than allowed");
 	ASSERT_INT(strlen(scene.ran.live), 110 + 3 * strlen("o:;"));
 	scene_end(&scene);
 }
@@ -130,13 +130,13 @@ TEST(a_cancelled_live_command_tells_nothing_more)
 	struct scene scene = {0};
 	scene_begin(&scene);
 	backend->ops->cancel(scene.ran.op);
-	expect_packet(&scene.living, BOX_INIT_KILL, 1, "", 0);
-	say_text(&scene.living, BOX_INIT_STDOUT, 1, "late");
-	say_exit(&scene.living, 1, BOX_INIT_END_SIGNAL, 9);
+	expect_packet(&scene.played, BOX_INIT_KILL, 1, "", 0);
+	say_text(&scene.played, BOX_INIT_STDOUT, 1, "late");
+	say_exit(&scene.played, 1, BOX_INIT_END_SIGNAL, 9);
 	ASSERT_INT(scene.ran.started, 1);
 	ASSERT_STR(scene.ran.live, "");
 	ASSERT_INT(scene.ran.calls, 0);
-	ASSERT_INT(scene.living.lost, 0);
+	ASSERT_INT(scene.played.lost, 0);
 	scene_end(&scene);
 }
 
@@ -144,26 +144,26 @@ TEST(a_second_start_is_a_lie)
 {
 	struct scene scene = {0};
 	scene_begin(&scene);
-	say(&scene.living, BOX_INIT_STARTED, 1, NULL, 0);
-	ASSERT_INT(scene.living.lost, 1);
-	ASSERT_STR(scene.living.why, "it started a command twice");
+	say(&scene.played, BOX_INIT_STARTED, 1, NULL, 0);
+	ASSERT_INT(scene.played.lost, 1);
+	ASSERT_STR(scene.played.why, "it started a command twice");
 	ASSERT_INT(scene.ran.started, 1);
 	scene_end(&scene);
 }
 
-/* It waited for its mounts until its time was over. */
+/* It waited for its mounts until its timeout. */
 TEST(a_command_that_never_ran_starts_before_it_ends)
 {
 	start_microvms();
-	struct living living = {0};
+	struct played played = {0};
 	struct box_spec spec = spec_of("true");
 	struct ran ran = {0};
-	make_living(&living, 3);
-	begin_live(&living, &spec, true, &ran);
-	say_exit(&living, 1, BOX_INIT_END_TIMEOUT, 0);
+	make_played(&played, 3);
+	begin_live(&played, &spec, true, &ran);
+	say_exit(&played, 1, BOX_INIT_END_TIMEOUT, 0);
 	ASSERT_INT(ran.started, 1);
 	expect_ended(&ran, BOX_BACKEND_END_TIMEOUT, 0, 0);
-	end_living(&living, 3);
+	end_played(&played, 3);
 	finish();
 }
 
@@ -173,8 +173,8 @@ TEST(signals_are_passed_on)
 	struct scene scene = {0};
 	scene_begin(&scene);
 	backend->ops->signal(scene.ran.op, 15);
-	expect_packet(&scene.living, BOX_INIT_SIGNAL, 1, &number, sizeof(number));
-	say_exit(&scene.living, 1, BOX_INIT_END_SIGNAL, 15);
+	expect_packet(&scene.played, BOX_INIT_SIGNAL, 1, &number, sizeof(number));
+	say_exit(&scene.played, 1, BOX_INIT_END_SIGNAL, 15);
 	expect_ended(&scene.ran, BOX_BACKEND_END_SIGNAL, 143, 15);
 	scene_end(&scene);
 }
@@ -217,21 +217,21 @@ TEST(input_is_in_when_the_command_has_taken_it)
 	scene_begin(&scene);
 	give(&scene, "abc", 3, false, &first);
 	give(&scene, "de", 2, true, &second);
-	expect_packet(&scene.living, BOX_INIT_INPUT, 1, "abc", 3);
-	expect_packet(&scene.living, BOX_INIT_INPUT, 1, "de", 2);
-	expect_packet(&scene.living, BOX_INIT_INPUT, 1, "", 0);
-	say_taken(&scene.living, 1, 2);
+	expect_packet(&scene.played, BOX_INIT_INPUT, 1, "abc", 3);
+	expect_packet(&scene.played, BOX_INIT_INPUT, 1, "de", 2);
+	expect_packet(&scene.played, BOX_INIT_INPUT, 1, "", 0);
+	say_taken(&scene.played, 1, 2);
 	ASSERT_INT(first.calls, 0);
-	say_taken(&scene.living, 1, 3);
+	say_taken(&scene.played, 1, 3);
 	expect_in(&first);
 	ASSERT_INT(second.calls, 0);
-	say_taken(&scene.living, 1, 3);
-	say_taken(&scene.living, 1, 5);
+	say_taken(&scene.played, 1, 3);
+	say_taken(&scene.played, 1, 5);
 	expect_in(&second);
-	say_exit(&scene.living, 1, BOX_INIT_END_EXIT, 0);
+	say_exit(&scene.played, 1, BOX_INIT_END_EXIT, 0);
 	expect_ended(&scene.ran, BOX_BACKEND_END_EXIT, 0, 0);
 	ASSERT_INT(first.calls + second.calls, 2);
-	expect_silence(&scene.living);
+	expect_silence(&scene.played);
 	scene_end(&scene);
 }
 
@@ -239,7 +239,7 @@ TEST(input_is_in_when_the_command_has_taken_it)
 static void expect_pieces(struct scene *scene, const char *bytes, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
-		expect_packet(&scene->living, BOX_INIT_INPUT, 1, bytes + i * PIECE, PIECE);
+		expect_packet(&scene->played, BOX_INIT_INPUT, 1, bytes + i * PIECE, PIECE);
 	}
 }
 
@@ -254,22 +254,22 @@ TEST(long_input_goes_in_pieces_as_the_command_takes_them)
 	scene_begin(&scene);
 	give(&scene, bytes, sizeof(bytes), true, &taken);
 	expect_pieces(&scene, bytes, AT_ONCE);
-	expect_silence(&scene.living);
-	say_taken(&scene.living, 1, 1);
+	expect_silence(&scene.played);
+	say_taken(&scene.played, 1, 1);
 	expect_pieces(&scene, bytes + AT_ONCE * PIECE, 1);
-	expect_silence(&scene.living);
-	say_taken(&scene.living, 1, PIECE);
-	expect_silence(&scene.living);
-	say_taken(&scene.living, 1, 3 * PIECE);
+	expect_silence(&scene.played);
+	say_taken(&scene.played, 1, PIECE);
+	expect_silence(&scene.played);
+	say_taken(&scene.played, 1, 3 * PIECE);
 	expect_pieces(&scene, bytes + (AT_ONCE + 1) * PIECE, 1);
-	expect_packet(&scene.living, BOX_INIT_INPUT, 1, bytes + (AT_ONCE + 2) * PIECE, 10);
-	expect_packet(&scene.living, BOX_INIT_INPUT, 1, "", 0);
-	expect_silence(&scene.living);
-	say_taken(&scene.living, 1, sizeof(bytes) - 1);
+	expect_packet(&scene.played, BOX_INIT_INPUT, 1, bytes + (AT_ONCE + 2) * PIECE, 10);
+	expect_packet(&scene.played, BOX_INIT_INPUT, 1, "", 0);
+	expect_silence(&scene.played);
+	say_taken(&scene.played, 1, sizeof(bytes) - 1);
 	ASSERT_INT(taken.calls, 0);
-	say_taken(&scene.living, 1, sizeof(bytes));
+	say_taken(&scene.played, 1, sizeof(bytes));
 	expect_in(&taken);
-	say_exit(&scene.living, 1, BOX_INIT_END_EXIT, 0);
+	say_exit(&scene.played, 1, BOX_INIT_END_EXIT, 0);
 	scene_end(&scene);
 }
 
@@ -285,15 +285,15 @@ TEST(input_that_waits_keeps_its_order_and_its_end)
 	give(&scene, "tail", 4, false, &second);
 	backend->ops->input(scene.ran.op, (struct box_str){"", 0}, true, NULL, NULL);
 	expect_pieces(&scene, bytes, AT_ONCE);
-	expect_silence(&scene.living);
-	say_taken(&scene.living, 1, AT_ONCE * PIECE);
-	expect_packet(&scene.living, BOX_INIT_INPUT, 1, bytes, PIECE);
-	expect_packet(&scene.living, BOX_INIT_INPUT, 1, "tail", 4);
-	expect_packet(&scene.living, BOX_INIT_INPUT, 1, "", 0);
-	say_taken(&scene.living, 1, sizeof(bytes) + 4);
+	expect_silence(&scene.played);
+	say_taken(&scene.played, 1, AT_ONCE * PIECE);
+	expect_packet(&scene.played, BOX_INIT_INPUT, 1, bytes, PIECE);
+	expect_packet(&scene.played, BOX_INIT_INPUT, 1, "tail", 4);
+	expect_packet(&scene.played, BOX_INIT_INPUT, 1, "", 0);
+	say_taken(&scene.played, 1, sizeof(bytes) + 4);
 	expect_in(&first);
 	expect_in(&second);
-	say_exit(&scene.living, 1, BOX_INIT_END_EXIT, 0);
+	say_exit(&scene.played, 1, BOX_INIT_END_EXIT, 0);
 	scene_end(&scene);
 }
 
@@ -302,10 +302,10 @@ TEST(a_mere_end_is_sent_once)
 	struct scene scene = {0};
 	scene_begin(&scene);
 	backend->ops->input(scene.ran.op, (struct box_str){"", 0}, true, NULL, NULL);
-	expect_packet(&scene.living, BOX_INIT_INPUT, 1, "", 0);
+	expect_packet(&scene.played, BOX_INIT_INPUT, 1, "", 0);
 	backend->ops->input(scene.ran.op, (struct box_str){"", 0}, true, NULL, NULL);
-	expect_silence(&scene.living);
-	say_exit(&scene.living, 1, BOX_INIT_END_EXIT, 0);
+	expect_silence(&scene.played);
+	say_exit(&scene.played, 1, BOX_INIT_END_EXIT, 0);
 	scene_end(&scene);
 }
 
@@ -324,12 +324,12 @@ TEST(forgotten_input_goes_in_all_the_same)
 	backend->ops->forget_input(scene.ran.op, &taken);
 	free(bytes);
 	expect_pieces(&scene, wanted, AT_ONCE);
-	say_taken(&scene.living, 1, AT_ONCE * PIECE);
-	expect_packet(&scene.living, BOX_INIT_INPUT, 1, wanted, PIECE);
-	expect_packet(&scene.living, BOX_INIT_INPUT, 1, "", 0);
-	say_taken(&scene.living, 1, sizeof(wanted));
+	say_taken(&scene.played, 1, AT_ONCE * PIECE);
+	expect_packet(&scene.played, BOX_INIT_INPUT, 1, wanted, PIECE);
+	expect_packet(&scene.played, BOX_INIT_INPUT, 1, "", 0);
+	say_taken(&scene.played, 1, sizeof(wanted));
 	ASSERT_INT(taken.calls, 0);
-	say_exit(&scene.living, 1, BOX_INIT_END_EXIT, 0);
+	say_exit(&scene.played, 1, BOX_INIT_END_EXIT, 0);
 	ASSERT_INT(taken.calls, 0);
 	scene_end(&scene);
 }
@@ -344,7 +344,7 @@ TEST(input_of_a_command_that_ends_is_told_so_first)
 		give(&scene, bytes, sizeof(bytes), false, &taken[i]);
 	}
 	backend->ops->forget_input(scene.ran.op, &taken[1]);
-	say_exit(&scene.living, 1, BOX_INIT_END_EXIT, 0);
+	say_exit(&scene.played, 1, BOX_INIT_END_EXIT, 0);
 	expect_ended(&scene.ran, BOX_BACKEND_END_EXIT, 0, 0);
 	for (size_t i = 0; i < COUNT(taken); i++) {
 		ASSERT_INT(taken[i].calls, i == 1 ? 0 : 1);
@@ -367,26 +367,26 @@ TEST(input_given_before_the_command_is_sent_waits_for_it)
 	struct heard heard;
 	scene.spec.mounts = &mount;
 	scene.spec.mount_count = 1;
-	make_living(&scene.living, 3);
-	begin_live(&scene.living, &scene.spec, true, &scene.ran);
+	make_played(&scene.played, 3);
+	begin_live(&scene.played, &scene.spec, true, &scene.ran);
 	give(&scene, "abc", 3, false, &taken);
 	backend->ops->input(scene.ran.op, (struct box_str){"", 0}, true, NULL, NULL);
 	backend->ops->signal(scene.ran.op, 15);
 	backend->ops->credit(scene.ran.op, 11);
-	expect_silence(&scene.living);
+	expect_silence(&scene.played);
 	boxd.mounts[0].done(boxd.mounts[0].arg, memory_file(""), NULL);
-	expect(&scene.living, BOX_INIT_MOUNT, 1, &heard);
+	expect(&scene.played, BOX_INIT_MOUNT, 1, &heard);
 	ASSERT_INT(close(heard.fd), 0);
-	expect(&scene.living, BOX_INIT_RUN, 1, &heard);
+	expect(&scene.played, BOX_INIT_RUN, 1, &heard);
 	struct box_init_run run;
 	memcpy(&run, heard.bytes, sizeof(run));
 	ASSERT_INT(run.credit, 111);
-	expect_packet(&scene.living, BOX_INIT_INPUT, 1, "abc", 3);
-	expect_packet(&scene.living, BOX_INIT_INPUT, 1, "", 0);
-	expect_silence(&scene.living);
-	say_taken(&scene.living, 1, 3);
+	expect_packet(&scene.played, BOX_INIT_INPUT, 1, "abc", 3);
+	expect_packet(&scene.played, BOX_INIT_INPUT, 1, "", 0);
+	expect_silence(&scene.played);
+	say_taken(&scene.played, 1, 3);
 	expect_in(&taken);
-	say_exit(&scene.living, 1, BOX_INIT_END_EXIT, 0);
+	say_exit(&scene.played, 1, BOX_INIT_END_EXIT, 0);
 	scene_end(&scene);
 }
 
@@ -403,13 +403,13 @@ TEST(an_init_that_counts_wrongly_is_given_up)
 		boxd.end_count = 0;
 		scene_begin(&scene);
 		give(&scene, "abcde", 5, false, &taken);
-		say_taken(&scene.living, 1, rows[i].before);
-		ASSERT_INT(scene.living.lost, 0);
-		say_taken(&scene.living, 1, rows[i].taken);
-		ASSERT_INT(scene.living.lost, 1);
-		ASSERT_STR(scene.living.why, "it took more input than it got");
+		say_taken(&scene.played, 1, rows[i].before);
+		ASSERT_INT(scene.played.lost, 0);
+		say_taken(&scene.played, 1, rows[i].taken);
+		ASSERT_INT(scene.played.lost, 1);
+		ASSERT_STR(scene.played.why, "it took more input than was sent");
 		expect_failed(
-			&scene.ran, BOX_ERR_BOX, EPIPE, WHILE "it took more input than it got");
+			&scene.ran, BOX_ERR_BOX, EPIPE, WHILE "it took more input than was sent");
 		ASSERT_INT(taken.calls, 1);
 		scene_end(&scene);
 	}
@@ -418,14 +418,14 @@ TEST(an_init_that_counts_wrongly_is_given_up)
 TEST(a_command_that_is_not_live_takes_nothing)
 {
 	start_microvms();
-	struct living living = {0};
+	struct played played = {0};
 	struct box_spec spec = spec_of("true");
 	struct ran ran = {0};
-	make_living(&living, 3);
-	begin_plain(&living, &spec, 1, &ran);
-	say_taken(&living, 1, 1);
-	ASSERT_INT(living.lost, 1);
-	ASSERT_STR(living.why, "it took more input than it got");
-	end_living(&living, 3);
+	make_played(&played, 3);
+	begin_plain(&played, &spec, 1, &ran);
+	say_taken(&played, 1, 1);
+	ASSERT_INT(played.lost, 1);
+	ASSERT_STR(played.why, "it took more input than was sent");
+	end_played(&played, 3);
 	finish();
 }

@@ -1,5 +1,5 @@
-/* How much there is in a box that only its own init can look into, as box-rpc sees it: what it asks,
- * and what of the answer it believes. */
+/* How much a box holds where only its own box-init can look: what box-rpc asks, and which answers
+ * it accepts. */
 #include "protocol/init_file.h"
 #include "tests/unit/lib/local_fixture.h"
 
@@ -17,7 +17,7 @@ static void on_measured(void *arg, const struct box_local_measured_parts *parts,
 	measured.parts = *parts;
 }
 
-static struct living living;
+static struct played played;
 
 static void begin_measure(void)
 {
@@ -26,11 +26,11 @@ static void begin_measure(void)
 	struct box_init_file file;
 	const char *texts[4];
 	start();
-	living = (struct living){0};
-	make_living(&living, 7);
+	played = (struct played){0};
+	make_played(&played, 7);
 	box_local_measure(local, 7, on_measured, NULL);
 	ASSERT_INT(measured.calls, 0);
-	expect(&living, BOX_INIT_RUN, 1, &heard);
+	expect(&played, BOX_INIT_RUN, 1, &heard);
 	memcpy(&run, heard.bytes, sizeof(run));
 	ASSERT_INT(run.flags, BOX_INIT_RUN_FILE);
 	ASSERT_INT(run.timeout_ms, BOX_MEASURE_MS);
@@ -45,13 +45,13 @@ static void answer(const void *bytes, size_t size, int errnum)
 {
 	struct box_init_file_answer said = {.errnum = errnum, .data_size = size};
 	if (size > 0) {
-		say(&living, BOX_INIT_STDOUT, 1, bytes, size);
+		say(&played, BOX_INIT_STDOUT, 1, bytes, size);
 	}
-	say(&living, BOX_INIT_STDERR, 1, &said, sizeof(said));
-	say_exit(&living, 1, BOX_INIT_END_EXIT, 0);
+	say(&played, BOX_INIT_STDERR, 1, &said, sizeof(said));
+	say_exit(&played, 1, BOX_INIT_END_EXIT, 0);
 	ASSERT_INT(measured.calls, 1);
-	ASSERT_INT(living.lost, 0);
-	end_living(&living, 7);
+	ASSERT_INT(played.lost, 0);
+	end_played(&played, 7);
 	finish();
 }
 
@@ -98,10 +98,10 @@ TEST(numbers_that_cannot_be)
 TEST(a_box_that_ends_meanwhile)
 {
 	begin_measure();
-	init_ends(&living);
+	init_ends(&played);
 	ASSERT_INT(measured.calls, 1);
 	ASSERT_INT(measured.result, -ESRCH);
-	end_living(&living, 7);
+	end_played(&played, 7);
 	finish();
 }
 

@@ -1,5 +1,5 @@
-/* Live commands whose pipes are box-rpc's own: what comes out of them as far as there is credit, and what
- * goes in. What is after their end is in test_local_pipes_end.c. */
+/* Live commands whose pipes belong to box-rpc: output within its credit, and input. What follows
+ * their end is in test_local_pipes_end.c. */
 #include <sys/resource.h>
 
 #include "tests/unit/lib/local_pipes_fixture.h"
@@ -11,20 +11,20 @@ TEST(output_is_told_as_it_comes)
 	struct scene scene = {0};
 	scene_begin(&scene, true, 100);
 	ASSERT_INT(scene.ran.started, 0);
-	say(&scene.living, BOX_INIT_STARTED, 1, NULL, 0);
+	say(&scene.played, BOX_INIT_STARTED, 1, NULL, 0);
 	ASSERT_INT(scene.ran.started, 1);
 	command_writes(&scene, STDOUT_FILENO, "one");
 	command_writes(&scene, STDERR_FILENO, "two");
 	command_writes(&scene, STDOUT_FILENO, "three");
 	ASSERT_STR(scene.ran.live, "o:one;e:two;o:three;");
 	close_pipes(&scene);
-	say_exit(&scene.living, 1, BOX_INIT_END_EXIT, 3);
+	say_exit(&scene.played, 1, BOX_INIT_END_EXIT, 3);
 	expect_ended(&scene.ran, BOX_BACKEND_END_EXIT, 3, 0);
-	expect_silence(&scene.living); /* nobody has them any more: there is nothing to give away */
+	expect_silence(&scene.played); /* there is no reader left, so nothing is handed over */
 	scene_end(&scene);
 }
 
-/* Its pipes may be faster than the news that it runs. */
+/* Output may arrive before the report that the command runs. */
 TEST(who_writes_has_started)
 {
 	struct scene scene = {0};
@@ -32,10 +32,10 @@ TEST(who_writes_has_started)
 	command_writes(&scene, STDOUT_FILENO, "one");
 	ASSERT_INT(scene.ran.started, 1);
 	ASSERT_STR(scene.ran.live, "o:one;");
-	say(&scene.living, BOX_INIT_STARTED, 1, NULL, 0);
+	say(&scene.played, BOX_INIT_STARTED, 1, NULL, 0);
 	ASSERT_INT(scene.ran.started, 1);
 	close_pipes(&scene);
-	say_exit(&scene.living, 1, BOX_INIT_END_SIGNAL, 15);
+	say_exit(&scene.played, 1, BOX_INIT_END_SIGNAL, 15);
 	expect_ended(&scene.ran, BOX_BACKEND_END_SIGNAL, 128 + 15, 15);
 	scene_end(&scene);
 }
@@ -47,7 +47,7 @@ TEST(what_is_left_in_the_pipes_comes_before_the_end)
 	ASSERT_INT(write(scene.fds[STDERR_FILENO], "last", 4), 4);
 	ASSERT_INT(write(scene.fds[STDOUT_FILENO], "words", 5), 5);
 	close_pipes(&scene);
-	say_exit(&scene.living, 1, BOX_INIT_END_EXIT, 0);
+	say_exit(&scene.played, 1, BOX_INIT_END_EXIT, 0);
 	expect_ended(&scene.ran, BOX_BACKEND_END_EXIT, 0, 0);
 	ASSERT_INT(scene.out_bytes, 9);
 	scene_end(&scene);
@@ -60,7 +60,7 @@ TEST(without_credit_the_command_waits)
 	command_writes(&scene, STDOUT_FILENO, "12345678");
 	ASSERT_STR(scene.ran.live, "o:12345;");
 	command_writes(&scene, STDERR_FILENO, "e");
-	ASSERT_STR(scene.ran.live, "o:12345;"); /* it holds for both */
+	ASSERT_STR(scene.ran.live, "o:12345;"); /* the credit covers both streams */
 	backend->ops->credit(scene.ran.op, 2);
 	ASSERT_STR(scene.ran.live, "o:12345;"); /* not from inside that call */
 	turn();
@@ -68,7 +68,7 @@ TEST(without_credit_the_command_waits)
 	backend->ops->credit(scene.ran.op, 100);
 	turn();
 	ASSERT_INT(scene.out_bytes, 9);
-	expect_silence(&scene.living); /* box-init has nothing to do with it */
+	expect_silence(&scene.played); /* box-init is not involved */
 	backend->ops->cancel(scene.ran.op);
 	scene_end(&scene);
 }
@@ -79,7 +79,7 @@ TEST(the_end_waits_for_a_slow_reader)
 	scene_begin(&scene, true, 5);
 	command_writes(&scene, STDOUT_FILENO, "12345678");
 	close_pipes(&scene);
-	say_exit(&scene.living, 1, BOX_INIT_END_EXIT, 0);
+	say_exit(&scene.played, 1, BOX_INIT_END_EXIT, 0);
 	ASSERT_INT(scene.ran.calls, 0);
 	backend->ops->credit(scene.ran.op, 1);
 	turn();
@@ -98,14 +98,14 @@ TEST(a_command_ends_once)
 	struct scene scene = {0};
 	scene_begin(&scene, true, 1);
 	command_writes(&scene, STDOUT_FILENO, "12");
-	say_exit(&scene.living, 1, BOX_INIT_END_EXIT, 0);
-	say_exit(&scene.living, 1, BOX_INIT_END_EXIT, 0);
-	ASSERT_INT(scene.living.lost, 1);
-	ASSERT_STR(scene.living.why, "it ended a command twice");
+	say_exit(&scene.played, 1, BOX_INIT_END_EXIT, 0);
+	say_exit(&scene.played, 1, BOX_INIT_END_EXIT, 0);
+	ASSERT_INT(scene.played.lost, 1);
+	ASSERT_STR(scene.played.why, "it ended a command twice");
 	scene_end(&scene);
 }
 
-/* A full pipe is made wider, and comes in few pieces. */
+/* A full pipe is enlarged, and read in few pieces. */
 TEST(much_comes_at_once)
 {
 	struct scene scene = {.give = PIPE_BYTES};
@@ -185,7 +185,7 @@ TEST(without_stdin_it_is_empty)
 	scene_end(&scene);
 }
 
-/* What does not fit waits where it is, and the next behind it. */
+/* Input that does not fit waits, and so does the next piece. */
 TEST(a_full_pipe_is_waited_for)
 {
 	static char bytes[4 << 20];
@@ -214,7 +214,7 @@ TEST(a_full_pipe_is_waited_for)
 	scene_end(&scene);
 }
 
-/* Nobody reads it any more: what is given is void, again and again. */
+/* Nobody reads it any more: input is discarded, every time. */
 TEST(input_that_nobody_reads_is_void)
 {
 	struct scene scene = {0};
@@ -242,7 +242,7 @@ TEST(what_is_not_in_at_the_end_is_told)
 		scene.ran.op, (struct box_str){bytes, sizeof(bytes)}, false, on_taken, &given);
 	turn();
 	close_pipes(&scene);
-	say_exit(&scene.living, 1, BOX_INIT_END_EXIT, 0);
+	say_exit(&scene.played, 1, BOX_INIT_END_EXIT, 0);
 	expect_ended(&scene.ran, BOX_BACKEND_END_EXIT, 0, 0);
 	ASSERT_INT(given.told, 1);
 	scene_end(&scene);
@@ -258,18 +258,18 @@ TEST(a_terminal_has_no_pipes)
 	struct heard heard;
 	struct box_init_run run;
 	start();
-	make_living(&scene.living, 3);
+	make_played(&scene.played, 3);
 	scene.spec = spec_of("sh");
 	scene.ran.op = backend->ops->exec(
-		scene.living.box, &scene.spec, 1000, &live, on_ran, &scene.ran);
-	expect(&scene.living, BOX_INIT_RUN, 1, &heard);
+		scene.played.box, &scene.spec, 1000, &live, on_ran, &scene.ran);
+	expect(&scene.played, BOX_INIT_RUN, 1, &heard);
 	memcpy(&run, heard.bytes, sizeof(run));
 	ASSERT_INT(run.flags, BOX_INIT_RUN_STDIN | BOX_INIT_RUN_TTY);
 	backend->ops->cancel(scene.ran.op);
 	scene_end(&scene);
 }
 
-/* It goes by packets then. */
+/* Its bytes go in packets instead. */
 TEST(too_many_open_files_are_no_reason_to_fail)
 {
 	const struct box_backend_stream live = {.events = &events, .has_stdin = true, .credit = 1};
@@ -277,18 +277,18 @@ TEST(too_many_open_files_are_no_reason_to_fail)
 	struct heard heard;
 	struct rlimit before;
 	start();
-	make_living(&scene.living, 3);
+	make_played(&scene.played, 3);
 	scene.spec = spec_of("cat");
 	ASSERT_INT(getrlimit(RLIMIT_NOFILE, &before), 0);
-	/* Room for two pipes in the lower half: the rest is for others. */
+	/* Only two pipes may be opened: the other fds are reserved. */
 	int next = another(0);
 	ASSERT_INT(close(next), 0);
 	struct rlimit tight = {.rlim_cur = 2 * ((rlim_t)next + 2), .rlim_max = before.rlim_max};
 	ASSERT_INT(setrlimit(RLIMIT_NOFILE, &tight), 0);
 	scene.ran.op = backend->ops->exec(
-		scene.living.box, &scene.spec, 1000, &live, on_ran, &scene.ran);
+		scene.played.box, &scene.spec, 1000, &live, on_ran, &scene.ran);
 	ASSERT_INT(setrlimit(RLIMIT_NOFILE, &before), 0);
-	expect(&scene.living, BOX_INIT_RUN, 1, &heard);
+	expect(&scene.played, BOX_INIT_RUN, 1, &heard);
 	backend->ops->cancel(scene.ran.op);
 	scene_end(&scene);
 }

@@ -1,8 +1,9 @@
-/* Managed processes of native boxes: packets out, and what of box-init's answers is believed. */
+/* Managed processes through the local backend: packets out, and which of box-init's answers are
+ * accepted. */
 #include "protocol/init_process.h"
 #include "tests/unit/lib/local_process_fixture.h"
 
-/* What was told of the process. */
+/* What was reported about the process. */
 static struct {
 	int states;
 	struct box_backend_process_state state;
@@ -61,8 +62,8 @@ static void keep_one_with(int64_t log_bytes)
 	};
 	struct box_err err;
 	struct heard heard;
-	ASSERT_INT(ops->start(living.box, NUMBER, &spec, &events, &told, &err), 0);
-	expect(&living, BOX_INIT_START_PROCESS, NUMBER, &heard);
+	ASSERT_INT(ops->start(played.box, NUMBER, &spec, &events, &told, &err), 0);
+	expect(&played, BOX_INIT_START_PROCESS, NUMBER, &heard);
 	struct box_init_start_process keep;
 	memcpy(&keep, heard.bytes, sizeof(keep));
 	const char *strings = heard.bytes + sizeof(keep) + keep.env_size;
@@ -78,9 +79,9 @@ static void keep_one(void)
 static void follow(uint64_t freed, uint64_t from, uint64_t until)
 {
 	struct heard heard;
-	ops->follow(living.box, NUMBER,
+	ops->follow(played.box, NUMBER,
 		&(struct box_backend_process_follow){freed, from, until, 1 << 20});
-	expect(&living, BOX_INIT_FOLLOW_OUTPUT, NUMBER, &heard);
+	expect(&played, BOX_INIT_FOLLOW_OUTPUT, NUMBER, &heard);
 	if (from != BOX_BACKEND_PROCESS_CONTINUE) {
 		told.first = told.next = from;
 		told.out[0] = '\0';
@@ -92,23 +93,23 @@ static void say_out(uint64_t offset, const char *text)
 	char bytes[300];
 	memcpy(bytes, &offset, sizeof(offset));
 	put_bytes(bytes + sizeof(offset), text, strlen(text));
-	say(&living, BOX_INIT_PROCESS_OUTPUT, NUMBER, bytes, sizeof(offset) + strlen(text));
+	say(&played, BOX_INIT_PROCESS_OUTPUT, NUMBER, bytes, sizeof(offset) + strlen(text));
 }
 
 static void say_skipped(uint64_t from, uint64_t to)
 {
 	const struct box_init_output_skipped skipped = {from, to};
-	say(&living, BOX_INIT_OUTPUT_SKIPPED, NUMBER, &skipped, sizeof(skipped));
+	say(&played, BOX_INIT_OUTPUT_SKIPPED, NUMBER, &skipped, sizeof(skipped));
 }
 
 static void say_fed(uint64_t taken)
 {
-	say(&living, BOX_INIT_STDIN_TAKEN, NUMBER, &taken, sizeof(taken));
+	say(&played, BOX_INIT_STDIN_TAKEN, NUMBER, &taken, sizeof(taken));
 }
 
 static void say_state(struct box_init_process_state state)
 {
-	say(&living, BOX_INIT_PROCESS_STATE, NUMBER, &state, sizeof(state));
+	say(&played, BOX_INIT_PROCESS_STATE, NUMBER, &state, sizeof(state));
 }
 
 static void say_running(void)
@@ -118,8 +119,8 @@ static void say_running(void)
 
 static void expect_lost(const char *why)
 {
-	ASSERT_INT(living.lost, 1);
-	ASSERT_STR(living.why, why);
+	ASSERT_INT(played.lost, 1);
+	ASSERT_STR(played.why, why);
 	finish_box();
 }
 
@@ -137,9 +138,9 @@ TEST(states)
 	ASSERT(!told.state.running && told.state.out_ended);
 	ASSERT_INT(told.state.exit_code, 128 + 11);
 	ASSERT_INT(told.state.reason, BOX_BACKEND_END_SIGNAL);
-	/* There is no life after that. */
+	/* A process cannot come back after that. */
 	say_running();
-	expect_lost("a process of it came back to life");
+	expect_lost("an ended process of it is running again");
 }
 
 TEST(ends_by_memory_and_by_failing)
@@ -147,7 +148,7 @@ TEST(ends_by_memory_and_by_failing)
 	start_box();
 	keep_one();
 	say_running();
-	say_kills(&living, "oom_kill 1\n");
+	say_kills(&played, "oom_kill 1\n");
 	say_state((struct box_init_process_state){
 		.phase = BOX_INIT_PROCESS_ENDED, .end = BOX_INIT_END_SIGNAL, .value = 9});
 	ASSERT_INT(told.state.reason, BOX_BACKEND_END_MEMORY);
@@ -159,7 +160,7 @@ TEST(ends_by_memory_and_by_failing)
 	ASSERT_STR(told.state.failure, "No such file or directory");
 	say_state((struct box_init_process_state){.phase = BOX_INIT_PROCESS_UNKNOWN});
 	ASSERT(!told.state.known);
-	ASSERT_INT(living.lost, 0);
+	ASSERT_INT(played.lost, 0);
 	finish_box();
 }
 
@@ -176,12 +177,13 @@ TEST(output_as_it_may_come)
 	ASSERT_INT(told.next, 7);
 	follow(5, BOX_BACKEND_PROCESS_CONTINUE, 20);
 	say_out(7, "hij");
-	ASSERT_INT(living.lost, 0);
+	ASSERT_INT(played.lost, 0);
 	say_out(10, "0123456789x");
-	expect_lost("it sent more output than it may");
+	expect_lost("it sent more output than allowed");
 }
 
-/* One reader has gone: what it let come was on its way. It is nobody's, and no fault. */
+/* A reader has detached: output that it had requested is still in flight. It is discarded without
+ * an error. */
 TEST(output_on_its_way_when_a_reader_goes)
 {
 	start_box();
@@ -192,8 +194,8 @@ TEST(output_on_its_way_when_a_reader_goes)
 	say_out(3, "def");
 	say_out(6, "ghi");
 	ASSERT_INT(told.next, 3);
-	ASSERT_INT(living.lost, 0);
-	/* The next one gets it, cut in another way. */
+	ASSERT_INT(played.lost, 0);
+	/* The next reader gets it, split differently. */
 	follow(3, 3, 100);
 	say_out(3, "def");
 	say_out(6, "g");
@@ -202,36 +204,36 @@ TEST(output_on_its_way_when_a_reader_goes)
 	ASSERT_STR(told.out, "defgh");
 	say_out(8, "ij");
 	ASSERT_STR(told.out, "defghij");
-	/* With a smaller window than the one before had. */
+	/* With a smaller window than the previous reader had. */
 	follow(3, 3, 5);
 	say_out(3, "defgh");
 	ASSERT_STR(told.out, "");
 	say_out(3, "de");
 	ASSERT_STR(told.out, "de");
-	ASSERT_INT(living.lost, 0);
+	ASSERT_INT(played.lost, 0);
 	finish_box();
 }
 
-/* A log may leave something out, of what comes next; how far may come moves with it. */
+/* A log may skip part of the next output; the window moves with it. */
 TEST(output_that_a_log_skips)
 {
 	start_box();
 	keep_one_with(64 * 1024);
 	follow(0, 0, 10);
 	say_out(0, "abc");
-	say_skipped(2, 50); /* on its way from before */
+	say_skipped(2, 50); /* in flight from before */
 	ASSERT_INT(told.skipped, 0);
 	say_skipped(3, 100);
 	ASSERT_INT(told.skipped, 97);
-	/* What was asked for before that takes nothing back. */
+	/* An older request does not move it back. */
 	follow(3, BOX_BACKEND_PROCESS_CONTINUE, 20);
 	say_out(100, "defghij");
 	ASSERT_STR(told.out, "defghij");
-	say_skipped(107, 200); /* nothing more may come */
+	say_skipped(107, 200); /* no more output is allowed */
 	ASSERT_INT(told.skipped, 97);
-	ASSERT_INT(living.lost, 0);
+	ASSERT_INT(played.lost, 0);
 	say_out(107, "k");
-	expect_lost("it sent more output than it may");
+	expect_lost("it sent more output than allowed");
 }
 
 TEST(output_that_must_not_be_skipped)
@@ -242,20 +244,20 @@ TEST(output_that_must_not_be_skipped)
 	say_out(0, "abc");
 	say_skipped(3, 5);
 	ASSERT_INT(told.skipped, 0);
-	expect_lost("it left out output that it has to keep");
+	expect_lost("it skipped output of a process without a log");
 }
 
-/* The predecessor let output come: how much, nobody knows. */
+/* The predecessor requested output: how much is unknown. */
 TEST(output_of_one_that_was_found)
 {
 	struct heard heard;
 	start_box();
-	ops->adopt(living.box, NUMBER, &(struct box_backend_process_record){0}, &events, &told);
-	expect(&living, BOX_INIT_QUERY_PROCESS, NUMBER, &heard);
+	ops->adopt(played.box, NUMBER, &(struct box_backend_process_record){0}, &events, &told);
+	expect(&played, BOX_INIT_QUERY_PROCESS, NUMBER, &heard);
 	say_out(0, "first bytes ever");
 	say_out(16, "and more");
-	say_fed(3); /* of the predecessor's input */
-	ASSERT_INT(living.lost, 0);
+	say_fed(3); /* the predecessor's input */
+	ASSERT_INT(played.lost, 0);
 	ASSERT_INT(told.next, 0);
 	ASSERT_INT(told.fed, 0);
 	say_state((struct box_init_process_state){.phase = BOX_INIT_PROCESS_RUNNING,
@@ -270,7 +272,7 @@ TEST(output_of_one_that_was_found)
 	ASSERT_STR(told.out, "first bytes ever");
 	say_fed(10);
 	ASSERT_INT(told.fed, 10);
-	ASSERT_INT(living.lost, 0);
+	ASSERT_INT(played.lost, 0);
 	finish_box();
 }
 
@@ -280,14 +282,14 @@ TEST(input_that_was_taken)
 	start_box();
 	keep_one();
 	say_running();
-	ops->feed(living.box, NUMBER, 0, box_str("abcde"));
-	expect(&living, BOX_INIT_WRITE_STDIN, NUMBER, &heard);
+	ops->feed(played.box, NUMBER, 0, box_str("abcde"));
+	expect(&played, BOX_INIT_WRITE_STDIN, NUMBER, &heard);
 	ASSERT_BYTES(heard.bytes + 8, heard.size - 8, "abcde", 5);
 	say_fed(2);
 	say_fed(5);
 	ASSERT_INT(told.fed, 5);
 	say_fed(6);
-	expect_lost("it took input that it never got");
+	expect_lost("it took input that was never sent");
 }
 
 TEST(input_goes_not_back)
@@ -295,11 +297,11 @@ TEST(input_goes_not_back)
 	struct heard heard;
 	start_box();
 	keep_one();
-	ops->feed(living.box, NUMBER, 0, box_str("abcde"));
-	expect(&living, BOX_INIT_WRITE_STDIN, NUMBER, &heard);
+	ops->feed(played.box, NUMBER, 0, box_str("abcde"));
+	expect(&played, BOX_INIT_WRITE_STDIN, NUMBER, &heard);
 	say_fed(4);
 	say_fed(3);
-	expect_lost("it took input that it never got");
+	expect_lost("it took input that was never sent");
 }
 
 TEST(dropped_and_unknown)
@@ -307,20 +309,21 @@ TEST(dropped_and_unknown)
 	struct heard heard;
 	start_box();
 	keep_one();
-	ops->stop(living.box, NUMBER, 5000);
-	expect_packet(&living, BOX_INIT_STOP_PROCESS, NUMBER, &(uint32_t){5000}, sizeof(uint32_t));
-	ops->forget(living.box, NUMBER);
-	expect(&living, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
-	/* Nothing is told any more, whatever comes; and nothing is asked of what is not there. */
+	ops->stop(played.box, NUMBER, 5000);
+	expect_packet(&played, BOX_INIT_STOP_PROCESS, NUMBER, &(uint32_t){5000}, sizeof(uint32_t));
+	ops->forget(played.box, NUMBER);
+	expect(&played, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
+	/* Nothing is reported any more, and no requests are sent for a process that does not exist.
+	 */
 	say_running();
 	say_out(0, "abc");
 	say_fed(9);
 	ASSERT_INT(told.states, 0);
-	ASSERT_INT(living.lost, 0);
-	ops->follow(living.box, NUMBER, &(struct box_backend_process_follow){0});
-	ops->feed(living.box, NUMBER, 0, box_str("x"));
-	ops->forget(living.box, NUMBER);
-	expect_silence(&living);
+	ASSERT_INT(played.lost, 0);
+	ops->follow(played.box, NUMBER, &(struct box_backend_process_follow){0});
+	ops->feed(played.box, NUMBER, 0, box_str("x"));
+	ops->forget(played.box, NUMBER);
+	expect_silence(&played);
 	finish_box();
 }
 
@@ -330,9 +333,9 @@ TEST(a_box_that_has_ended)
 	struct box_err err;
 	start_box();
 	keep_one();
-	init_ends(&living);
-	ASSERT_INT(living.lost, 1);
-	ASSERT(ops->start(living.box, 6, &spec, &events, &told, &err) < 0);
+	init_ends(&played);
+	ASSERT_INT(played.lost, 1);
+	ASSERT(ops->start(played.box, 6, &spec, &events, &told, &err) < 0);
 	ASSERT_STR(err.text, "the box has ended");
 	finish_box();
 }
@@ -344,13 +347,13 @@ TEST(too_long)
 	struct box_process_spec spec = {.command = "x", .args = args, .arg_count = 1, .cwd = "/"};
 	struct box_err err;
 	start_box();
-	ASSERT_INT(ops->check(living.box, &spec, &err), 0);
+	ASSERT_INT(ops->check(played.box, &spec, &err), 0);
 	memset(word, 'w', sizeof(word) - 1);
-	ASSERT(ops->check(living.box, &spec, &err) < 0);
+	ASSERT(ops->check(played.box, &spec, &err) < 0);
 	ASSERT_INT(err.code, BOX_ERR_VALIDATION);
 	err.code = BOX_ERR_BOX;
-	ASSERT(ops->start(living.box, 6, &spec, &events, &told, &err) < 0);
+	ASSERT(ops->start(played.box, 6, &spec, &events, &told, &err) < 0);
 	ASSERT_INT(err.code, BOX_ERR_VALIDATION);
-	expect_silence(&living);
+	expect_silence(&played);
 	finish_box();
 }

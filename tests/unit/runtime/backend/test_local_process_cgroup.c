@@ -1,5 +1,6 @@
-/* Managed processes with a limit of their own: nothing is said to the box before boxd has made the
- * group, all of it after that in order, and each kill in the group is the process's own. */
+/* Managed processes with a memory limit of their own: nothing is sent to the box before boxd has
+ * made the cgroup, then everything in order; each kill in the cgroup is attributed to the process.
+ */
 #include "protocol/init_process.h"
 #include "tests/unit/lib/local_process_fixture.h"
 
@@ -7,7 +8,7 @@ static struct {
 	int states;
 	struct box_backend_process_state state;
 	char failure[256];
-	bool drops; /* the process, as soon as it has ended */
+	bool drops; /* drops the process as soon as it has ended */
 } told;
 
 static void on_state(void *arg, const struct box_backend_process_state *state)
@@ -18,7 +19,7 @@ static void on_state(void *arg, const struct box_backend_process_state *state)
 	(void)snprintf(
 		told.failure, sizeof(told.failure), "%s", state->failure ? state->failure : "");
 	if (told.drops && !state->running) {
-		ops->forget(living.box, NUMBER);
+		ops->forget(played.box, NUMBER);
 	}
 }
 
@@ -44,17 +45,17 @@ static void keep_limited(int64_t memory_mb)
 	const struct box_process_spec spec = {
 		.process_id = "p", .command = "prog", .cwd = "/w", .memory_mb = memory_mb};
 	struct box_err err;
-	ASSERT_INT(ops->start(living.box, NUMBER, &spec, &events, &told, &err), 0);
+	ASSERT_INT(ops->start(played.box, NUMBER, &spec, &events, &told, &err), 0);
 }
 
 static void find_limited(bool ended)
 {
 	const struct box_backend_process_record past = {
 		.memory_mb = 64, .oom_kills = 2, .ended = ended};
-	ops->adopt(living.box, NUMBER, &past, &events, &told);
+	ops->adopt(played.box, NUMBER, &past, &events, &told);
 }
 
-/* boxd has made the group that it was asked for last; the file of its kills is ours too. */
+/* boxd has made the latest cgroup; we also have the file that counts its kills. */
 static int answer_cgroup(const char *kills, int rest)
 {
 	struct asked_cgroup *cgroup = &boxd.cgroups[boxd.cgroup_count - 1];
@@ -78,7 +79,7 @@ static void expect_keep_in(void)
 {
 	struct heard heard;
 	char text[8] = "";
-	expect(&living, BOX_INIT_START_PROCESS_IN, NUMBER, &heard);
+	expect(&played, BOX_INIT_START_PROCESS_IN, NUMBER, &heard);
 	ASSERT(heard.fd >= 0);
 	ASSERT_INT(pread(heard.fd, text, sizeof(text) - 1, 0), 4);
 	ASSERT_STR(text, "proc");
@@ -89,7 +90,7 @@ static void say_end(uint32_t end, int value)
 {
 	const struct box_init_process_state state = {
 		.phase = BOX_INIT_PROCESS_ENDED, .end = end, .value = value, .out_ended = 1};
-	say(&living, BOX_INIT_PROCESS_STATE, NUMBER, &state, sizeof(state));
+	say(&played, BOX_INIT_PROCESS_STATE, NUMBER, &state, sizeof(state));
 }
 
 static void expect_closed(int count)
@@ -110,31 +111,31 @@ TEST(the_group_comes_first_and_the_rest_in_order)
 	ASSERT_INT(boxd.cgroups[0].box, 7);
 	ASSERT_INT(boxd.cgroups[0].process, NUMBER);
 	ASSERT_INT(boxd.cgroups[0].memory_mib, 64);
-	ops->follow(living.box, NUMBER, &(struct box_backend_process_follow){0, 0, 10, 1 << 20});
-	ops->feed(living.box, NUMBER, 0, box_str("abc"));
-	ops->stop(living.box, NUMBER, 5000);
-	expect_silence(&living);
+	ops->follow(played.box, NUMBER, &(struct box_backend_process_follow){0, 0, 10, 1 << 20});
+	ops->feed(played.box, NUMBER, 0, box_str("abc"));
+	ops->stop(played.box, NUMBER, 5000);
+	expect_silence(&played);
 	(void)close(answer_cgroup("oom_kill 0\n", -1));
 	expect_keep_in();
-	expect(&living, BOX_INIT_FOLLOW_OUTPUT, NUMBER, &heard);
-	expect(&living, BOX_INIT_WRITE_STDIN, NUMBER, &heard);
+	expect(&played, BOX_INIT_FOLLOW_OUTPUT, NUMBER, &heard);
+	expect(&played, BOX_INIT_WRITE_STDIN, NUMBER, &heard);
 	ASSERT_BYTES(heard.bytes + 8, heard.size - 8, "abc", 3);
-	expect_packet(&living, BOX_INIT_STOP_PROCESS, NUMBER, &(uint32_t){5000}, sizeof(uint32_t));
-	/* And what is said from now on is said at once. */
-	ops->feed(living.box, NUMBER, 3, box_str("d"));
-	expect(&living, BOX_INIT_WRITE_STDIN, NUMBER, &heard);
+	expect_packet(&played, BOX_INIT_STOP_PROCESS, NUMBER, &(uint32_t){5000}, sizeof(uint32_t));
+	/* From now on packets are sent immediately. */
+	ops->feed(played.box, NUMBER, 3, box_str("d"));
+	expect(&played, BOX_INIT_WRITE_STDIN, NUMBER, &heard);
 	expect_closed(0);
-	ops->forget(living.box, NUMBER);
-	expect(&living, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
+	ops->forget(played.box, NUMBER);
+	expect(&played, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
 	expect_closed(1);
 	finish_box();
 }
 
-/* It lost a child long ago, and ends now because it was asked to. */
+/* It lost a child long ago, and ends now because it was stopped. */
 TEST(a_stop_is_no_end_by_memory)
 {
 	static const struct {
-		const char *later; /* kills in the group when it ends */
+		const char *later; /* kills in the cgroup at its end */
 		uint32_t end;
 		int value;
 		enum box_backend_end_reason reason;
@@ -149,14 +150,14 @@ TEST(a_stop_is_no_end_by_memory)
 		keep_limited(64);
 		int file = answer_cgroup("oom_kill 2\n", -1);
 		expect_keep_in();
-		ops->stop(living.box, NUMBER, 5000);
-		expect(&living, BOX_INIT_STOP_PROCESS, NUMBER, &heard);
+		ops->stop(played.box, NUMBER, 5000);
+		expect(&played, BOX_INIT_STOP_PROCESS, NUMBER, &heard);
 		ASSERT_INT(pwrite(file, rows[i].later, strlen(rows[i].later), 0),
 			strlen(rows[i].later));
 		say_end(rows[i].end, rows[i].value);
 		ASSERT_INT(told.state.reason, rows[i].reason);
-		ops->forget(living.box, NUMBER);
-		expect(&living, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
+		ops->forget(played.box, NUMBER);
+		expect(&played, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
 		(void)close(file);
 	}
 	finish_box();
@@ -165,7 +166,7 @@ TEST(a_stop_is_no_end_by_memory)
 TEST(ends_in_a_group)
 {
 	static const struct {
-		const char *kills; /* in the group */
+		const char *kills; /* in the cgroup */
 		uint32_t end;
 		int value;
 		enum box_backend_end_reason reason;
@@ -183,21 +184,21 @@ TEST(ends_in_a_group)
 		{"oom_kill 0\n", BOX_INIT_END_MEMORY, 1, BOX_BACKEND_END_MEMORY, 1},
 	};
 	start_box();
-	/* Of the box others were killed meanwhile. */
-	say_kills(&living, "oom_kill 8\n");
+	/* Other processes of the box were killed meanwhile. */
+	say_kills(&played, "oom_kill 8\n");
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		struct heard heard;
 		keep_limited(64);
-		say_kills(&living, "oom_kill 9\n");
+		say_kills(&played, "oom_kill 9\n");
 		(void)close(answer_cgroup(rows[i].kills, -1));
 		expect_keep_in();
 		say_end(rows[i].end, rows[i].value);
 		ASSERT_INT(told.state.reason, rows[i].reason);
 		ASSERT_INT(told.state.exit_code, rows[i].code);
-		/* From then on nobody needs it. */
+		/* From then on it is not needed. */
 		expect_closed((int)i + 1);
-		ops->forget(living.box, NUMBER);
-		expect(&living, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
+		ops->forget(played.box, NUMBER);
+		expect(&played, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
 		expect_closed((int)i + 1);
 	}
 	finish_box();
@@ -208,19 +209,19 @@ TEST(without_a_group_it_is_not_started)
 	struct heard heard;
 	start_box();
 	keep_limited(64);
-	ops->feed(living.box, NUMBER, 0, box_str("abc"));
+	ops->feed(played.box, NUMBER, 0, box_str("abc"));
 	refuse_cgroup();
 	ASSERT_INT(told.states, 1);
 	ASSERT(told.state.known && !told.state.running && told.state.out_ended);
 	ASSERT_INT(told.state.exit_code, 127);
 	ASSERT_STR(told.failure, "its memory limit cannot be set: cannot make the cgroup p5");
-	expect_silence(&living);
-	ops->forget(living.box, NUMBER);
-	expect(&living, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
+	expect_silence(&played);
+	ops->forget(played.box, NUMBER);
+	expect(&played, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
 	finish_box();
 }
 
-/* box-init could not put it there. */
+/* box-init could not move it there. */
 TEST(a_group_that_cannot_be_entered)
 {
 	const struct box_init_process_state state = {.phase = BOX_INIT_PROCESS_ENDED,
@@ -231,58 +232,58 @@ TEST(a_group_that_cannot_be_entered)
 	keep_limited(64);
 	(void)close(answer_cgroup("oom_kill 0\n", -1));
 	expect_keep_in();
-	say(&living, BOX_INIT_PROCESS_STATE, NUMBER, &state, sizeof(state));
+	say(&played, BOX_INIT_PROCESS_STATE, NUMBER, &state, sizeof(state));
 	ASSERT_INT(told.state.exit_code, 127);
 	ASSERT_STR(told.failure, "its memory limit cannot be set: Permission denied");
 	expect_closed(1);
 	finish_box();
 }
 
-/* The box knows one that was found, and may be told to forget one that it never heard of. */
+/* The box knows an adopted process, and may have to forget one that it never heard of. */
 TEST(dropped_before_its_group_is_there)
 {
 	struct heard heard;
 	start_box();
 	find_limited(false);
-	ops->forget(living.box, NUMBER);
-	expect(&living, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
+	ops->forget(played.box, NUMBER);
+	expect(&played, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
 	(void)close(answer_cgroup("oom_kill 0\n", -1));
-	expect_silence(&living);
+	expect_silence(&played);
 	boxd.closed_count = 0;
 	keep_limited(64);
-	ops->forget(living.box, NUMBER);
-	expect(&living, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
+	ops->forget(played.box, NUMBER);
+	expect(&played, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
 	expect_closed(1);
 	(void)close(answer_cgroup("oom_kill 0\n", -1));
-	expect_silence(&living);
+	expect_silence(&played);
 	ASSERT_INT(told.states, 0);
 	finish_box();
 }
 
-/* The box is freed when boxd has answered, not before. */
+/* The box is freed once boxd has answered, not before. */
 TEST(the_box_ends_before_its_group_is_there)
 {
 	start_box();
 	keep_limited(64);
-	backend->ops->destroy(living.box, on_destroyed, &living);
+	backend->ops->destroy(played.box, on_destroyed, &played);
 	box_local_gone(local, 7);
 	turn();
-	ASSERT_INT(living.destroyed, 0);
+	ASSERT_INT(played.destroyed, 0);
 	refuse_cgroup();
 	turn();
-	ASSERT_INT(living.destroyed, 1);
-	living_close(&living);
+	ASSERT_INT(played.destroyed, 1);
+	played_close(&played);
 	finish();
 }
 
-/* Nothing is believed of a process that the box has not heard of. */
+/* Reports about a process that the box does not know yet are not accepted. */
 TEST(lies_before_its_group_is_there)
 {
 	start_box();
 	keep_limited(64);
 	say_end(BOX_INIT_END_EXIT, 0);
 	ASSERT_INT(told.states, 0);
-	ASSERT_INT(living.lost, 0);
+	ASSERT_INT(played.lost, 0);
 	(void)close(answer_cgroup("oom_kill 0\n", -1));
 	expect_keep_in();
 	say_end(BOX_INIT_END_EXIT, 3);
@@ -299,7 +300,7 @@ TEST(one_that_is_dropped_when_it_ends)
 	(void)close(answer_cgroup("oom_kill 0\n", -1));
 	expect_keep_in();
 	say_end(BOX_INIT_END_EXIT, 0);
-	expect(&living, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
+	expect(&played, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
 	expect_closed(1);
 	finish_box();
 }
@@ -309,12 +310,12 @@ TEST(found_by_a_successor)
 	struct heard heard;
 	start_box();
 	find_limited(false);
-	ops->stop(living.box, NUMBER, 9);
-	expect_silence(&living);
+	ops->stop(played.box, NUMBER, 9);
+	expect_silence(&played);
 	int file = answer_cgroup("oom_kill 0\n", -1);
-	expect(&living, BOX_INIT_QUERY_PROCESS, NUMBER, &heard);
+	expect(&played, BOX_INIT_QUERY_PROCESS, NUMBER, &heard);
 	ASSERT_INT(heard.fd, -1);
-	expect(&living, BOX_INIT_STOP_PROCESS, NUMBER, &heard);
+	expect(&played, BOX_INIT_STOP_PROCESS, NUMBER, &heard);
 	ASSERT_INT(ftruncate(file, 0), 0);
 	ASSERT_INT(pwrite(file, "oom_kill 1\n", 11, 0), 11);
 	say_end(BOX_INIT_END_SIGNAL, 9);
@@ -324,7 +325,7 @@ TEST(found_by_a_successor)
 	finish_box();
 }
 
-/* How it ended is known: what may be left of its group goes. */
+/* Its end is known: a cgroup that may be left is removed. */
 TEST(found_when_it_had_ended)
 {
 	struct heard heard;
@@ -332,13 +333,13 @@ TEST(found_when_it_had_ended)
 	find_limited(true);
 	ASSERT_INT(boxd.cgroup_count, 0);
 	expect_closed(1);
-	expect(&living, BOX_INIT_QUERY_PROCESS, NUMBER, &heard);
+	expect(&played, BOX_INIT_QUERY_PROCESS, NUMBER, &heard);
 	say_end(BOX_INIT_END_EXIT, 0);
 	expect_closed(1);
 	finish_box();
 }
 
-/* boxd does not have it any more: then all that can be said is what the box says. */
+/* boxd has no cgroup for it any more: only the box's report is left. */
 TEST(found_without_its_group)
 {
 	struct heard heard;
@@ -346,53 +347,53 @@ TEST(found_without_its_group)
 	find_limited(false);
 	refuse_cgroup();
 	ASSERT_INT(told.states, 0);
-	expect(&living, BOX_INIT_QUERY_PROCESS, NUMBER, &heard);
+	expect(&played, BOX_INIT_QUERY_PROCESS, NUMBER, &heard);
 	say_end(BOX_INIT_END_SIGNAL, 9);
 	ASSERT_INT(told.state.reason, BOX_BACKEND_END_SIGNAL);
 	finish_box();
 }
 
-/* Killed while nobody was there: the count of the box when it began was written down. */
+/* Killed while box-rpc was down: the box's count at the start was recorded. */
 TEST(found_without_a_limit_of_its_own)
 {
 	const struct box_backend_process_record past = {.oom_kills = 2};
 	struct heard heard;
 	start_box();
-	say_kills(&living, "oom_kill 3\n");
-	ops->adopt(living.box, NUMBER, &past, &events, &told);
+	say_kills(&played, "oom_kill 3\n");
+	ops->adopt(played.box, NUMBER, &past, &events, &told);
 	ASSERT_INT(boxd.cgroup_count, 0);
-	expect(&living, BOX_INIT_QUERY_PROCESS, NUMBER, &heard);
+	expect(&played, BOX_INIT_QUERY_PROCESS, NUMBER, &heard);
 	say_end(BOX_INIT_END_SIGNAL, 9);
 	ASSERT_INT(told.state.reason, BOX_BACKEND_END_MEMORY);
 	expect_closed(0);
 	finish_box();
 }
 
-/* What is in no group counts in two files from then on. */
+/* Kills outside of these cgroups are counted in two files from then on. */
 TEST(kills_outside_of_groups)
 {
 	struct ran ran = {0};
 	struct box_spec spec = spec_of("x");
 	start_box();
-	say_kills(&living, "oom_kill 2\n");
-	ASSERT_INT(ops->oom_kills(living.box), 2);
+	say_kills(&played, "oom_kill 2\n");
+	ASSERT_INT(ops->oom_kills(played.box), 2);
 	keep_limited(64);
 	int rest = memory_file("oom_kill 0\n");
 	(void)close(answer_cgroup("oom_kill 1\n", another(rest)));
 	expect_keep_in();
-	ASSERT_INT(ops->oom_kills(living.box), 2);
-	begin_plain(&living, &spec, 1, &ran);
+	ASSERT_INT(ops->oom_kills(played.box), 2);
+	begin_plain(&played, &spec, 1, &ran);
 	ASSERT_INT(pwrite(rest, "oom_kill 1\n", 11, 0), 11);
-	ASSERT_INT(ops->oom_kills(living.box), 3);
-	say_exit(&living, 1, BOX_INIT_END_SIGNAL, 9);
+	ASSERT_INT(ops->oom_kills(played.box), 3);
+	say_exit(&played, 1, BOX_INIT_END_SIGNAL, 9);
 	expect_ended(&ran, BOX_BACKEND_END_MEMORY, 137, 9);
-	/* The next one brings the same file. */
+	/* The next cgroup comes with the same file. */
 	struct asked_cgroup *cgroup = &boxd.cgroups[0];
 	ASSERT_INT(cgroup->process, NUMBER);
-	ops->forget(living.box, NUMBER);
+	ops->forget(played.box, NUMBER);
 	keep_limited(32);
 	(void)close(answer_cgroup("oom_kill 0\n", another(rest)));
-	ASSERT_INT(ops->oom_kills(living.box), 3);
+	ASSERT_INT(ops->oom_kills(played.box), 3);
 	(void)close(rest);
 	finish_box();
 }
@@ -407,11 +408,11 @@ TEST(no_limits_on_this_host)
 	local = box_local_new(&loop, &support, &boxd_ops, &boxd);
 	box_local_allow_degraded(local, true);
 	backend = box_local_native_backend(local);
-	make_living(&living, 7);
+	make_played(&played, 7);
 	ops = backend->ops->processes;
 	keep_limited(64);
 	ASSERT_INT(boxd.cgroup_count, 0);
-	expect(&living, BOX_INIT_START_PROCESS, NUMBER, &heard);
+	expect(&played, BOX_INIT_START_PROCESS, NUMBER, &heard);
 	finish_box();
 	expect_closed(0);
 }
@@ -425,7 +426,8 @@ TEST(as_much_as_can_be_said)
 	finish_box();
 }
 
-/* For a microVM boxd has no cgroup: its own kernel enforces the limit, and a number goes in. */
+/* boxd has no cgroup for a microVM: the guest's kernel enforces the limit, which is sent as a
+ * number. */
 TEST(a_microvm_is_told_the_number)
 {
 	static const struct box_local_process_cgroup none = {-1, -1, -1};
@@ -433,15 +435,15 @@ TEST(a_microvm_is_told_the_number)
 	struct heard heard;
 	start_box();
 	keep_limited(96);
-	expect_silence(&living);
+	expect_silence(&played);
 	struct asked_cgroup *cgroup = &boxd.cgroups[boxd.cgroup_count - 1];
 	cgroup->done(cgroup->arg, &none, NULL);
-	expect(&living, BOX_INIT_START_PROCESS_IN, NUMBER, &heard);
+	expect(&played, BOX_INIT_START_PROCESS_IN, NUMBER, &heard);
 	ASSERT_INT(heard.fd, -1);
 	ASSERT_INT(heard.header.reserved, 96);
-	/* And nowhere else. */
-	ops->stop(living.box, NUMBER, grace_ms);
-	expect(&living, BOX_INIT_STOP_PROCESS, NUMBER, &heard);
+	/* Nor in any other field. */
+	ops->stop(played.box, NUMBER, grace_ms);
+	expect(&played, BOX_INIT_STOP_PROCESS, NUMBER, &heard);
 	ASSERT_INT(heard.header.reserved, 0);
 	say_end(BOX_INIT_END_SIGNAL, 9);
 	ASSERT_INT(told.states, 1);

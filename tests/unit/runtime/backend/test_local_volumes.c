@@ -1,5 +1,5 @@
-/* Mounts of managed processes and of work on files, as box-rpc sees them: boxd opens each, and
- * nothing is said to the box before all are there. */
+/* Mounts of managed processes and of file work through the local backend: boxd opens each, and
+ * nothing is sent to the box before all are there. */
 #include "protocol/init_process.h"
 #include "runtime/backend/backend_file.h"
 #include "tests/unit/lib/local_process_fixture.h"
@@ -23,7 +23,7 @@ static void on_state(void *arg, const struct box_backend_process_state *state)
 
 static const struct box_backend_process_events events = {.state = on_state};
 
-/* What they are made of is gone when boxd is asked for the second. */
+/* The spec's memory is freed before boxd is asked for the second one. */
 static void keep(int64_t memory_mb)
 {
 	char one[] = "/host/one";
@@ -40,7 +40,7 @@ static void keep(int64_t memory_mb)
 		.mounts = mounts,
 		.mount_count = 2};
 	struct box_err err;
-	ASSERT_INT(ops->start(living.box, NUMBER, &spec, &events, &told, &err), 0);
+	ASSERT_INT(ops->start(played.box, NUMBER, &spec, &events, &told, &err), 0);
 	memset(one, 'x', sizeof(one));
 	memset(two, 'x', sizeof(two));
 	memset(at, 'x', sizeof(at));
@@ -68,7 +68,7 @@ static void expect_mount(uint32_t id, const char *target, const char *source)
 {
 	struct heard heard;
 	char text[32] = "";
-	expect(&living, BOX_INIT_MOUNT, id, &heard);
+	expect(&played, BOX_INIT_MOUNT, id, &heard);
 	ASSERT_STR(heard.bytes, target);
 	ASSERT(heard.fd >= 0);
 	ASSERT(pread(heard.fd, text, sizeof(text) - 1, 0) > 0);
@@ -82,7 +82,7 @@ static void expect_begun(uint32_t kind)
 	struct box_init_start_process wanted;
 	expect_mount(MOUNTS_ID, "/data", "/host/one");
 	expect_mount(MOUNTS_ID, "/in", "/host/two");
-	expect(&living, kind, NUMBER, &heard);
+	expect(&played, kind, NUMBER, &heard);
 	memcpy(&wanted, heard.bytes, sizeof(wanted));
 	ASSERT_INT(wanted.mount_count, 2);
 	ASSERT_INT(heard.fd >= 0, kind == BOX_INIT_START_PROCESS_IN);
@@ -96,12 +96,12 @@ TEST(a_process_begins_when_its_mounts_are_open)
 	struct heard heard;
 	start_box();
 	keep(0);
-	ops->follow(living.box, NUMBER, &(struct box_backend_process_follow){0, 0, 10, 1 << 20});
+	ops->follow(played.box, NUMBER, &(struct box_backend_process_follow){0, 0, 10, 1 << 20});
 	answer_mount(0, "/host/one", false);
-	expect_silence(&living);
+	expect_silence(&played);
 	answer_mount(1, "/host/two", true);
 	expect_begun(BOX_INIT_START_PROCESS);
-	expect(&living, BOX_INIT_FOLLOW_OUTPUT, NUMBER, &heard);
+	expect(&played, BOX_INIT_FOLLOW_OUTPUT, NUMBER, &heard);
 	finish_box();
 }
 
@@ -130,7 +130,7 @@ TEST(mounts_before_a_group)
 	keep(64);
 	answer_mount(0, "/host/one", false);
 	answer_mount(1, "/host/two", true);
-	expect_silence(&living);
+	expect_silence(&played);
 	answer_cgroup();
 	expect_begun(BOX_INIT_START_PROCESS_IN);
 	finish_box();
@@ -142,7 +142,7 @@ TEST(a_mount_that_is_refused)
 	keep(0);
 	answer_mount(0, "/host/one", false);
 	refuse_mount(1);
-	expect_silence(&living);
+	expect_silence(&played);
 	ASSERT_INT(told.states, 1);
 	ASSERT(!told.state.running);
 	ASSERT_INT(told.state.exit_code, 127);
@@ -150,7 +150,7 @@ TEST(a_mount_that_is_refused)
 	finish_box();
 }
 
-/* It stays listed for long: nothing that was opened for it does. */
+/* It stays listed for long, but nothing that was opened for it stays open. */
 TEST(one_that_was_refused_holds_nothing)
 {
 	start_box();
@@ -171,10 +171,10 @@ TEST(dropped_while_they_are_opened)
 	struct heard heard;
 	start_box();
 	keep(0);
-	ops->forget(living.box, NUMBER);
-	expect(&living, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
-	answer_mount(0, "/host/one", false); /* is closed: finish counts */
-	expect_silence(&living);
+	ops->forget(played.box, NUMBER);
+	expect(&played, BOX_INIT_FORGET_PROCESS, NUMBER, &heard);
+	answer_mount(0, "/host/one", false); /* is closed: finish counts fds */
+	expect_silence(&played);
 	ASSERT_INT(boxd.mount_count, 1);
 	finish_box();
 }
@@ -183,7 +183,7 @@ TEST(the_box_ends_while_they_are_opened)
 {
 	start_box();
 	keep(0);
-	init_ends(&living);
+	init_ends(&played);
 	answer_mount(0, "/host/one", false);
 	ASSERT_INT(boxd.mount_count, 1);
 	finish_box();
@@ -201,7 +201,7 @@ TEST(a_step_that_fails_in_the_box)
 		.step = BOX_INIT_STEP_MOUNT,
 		.value = ENOTDIR,
 		.out_ended = 1};
-	say(&living, BOX_INIT_PROCESS_STATE, NUMBER, &state, sizeof(state));
+	say(&played, BOX_INIT_PROCESS_STATE, NUMBER, &state, sizeof(state));
 	ASSERT_STR(told.failure, "its volumes cannot be mounted: Not a directory");
 	finish_box();
 }
@@ -213,7 +213,7 @@ TEST(targets_that_cannot_be)
 		.process_id = "p", .command = "c", .cwd = "/", .mounts = &mount, .mount_count = 1};
 	struct box_err err;
 	start_box();
-	ASSERT(ops->start(living.box, NUMBER, &spec, &events, &told, &err) < 0);
+	ASSERT(ops->start(played.box, NUMBER, &spec, &events, &told, &err) < 0);
 	ASSERT_INT(err.code, BOX_ERR_VALIDATION);
 	ASSERT_INT(boxd.mount_count, 0);
 	finish_box();
@@ -242,25 +242,25 @@ TEST(work_on_files)
 	struct heard heard;
 	struct box_init_run run;
 	start_box();
-	ASSERT(backend->ops->file(living.box, &ask, NULL, on_filed, NULL));
-	expect_silence(&living);
+	ASSERT(backend->ops->file(played.box, &ask, NULL, on_filed, NULL));
+	expect_silence(&played);
 	answer_mount(0, "/host/one", false);
 	expect_mount(1, "/data", "/host/one");
-	expect(&living, BOX_INIT_RUN, 1, &heard);
+	expect(&played, BOX_INIT_RUN, 1, &heard);
 	memcpy(&run, heard.bytes, sizeof(run));
 	ASSERT_INT(run.flags, BOX_INIT_RUN_FILE);
 	ASSERT_INT(run.mount_count, 1);
-	say_exit(&living, 1, BOX_INIT_END_SIGNAL, 9);
+	say_exit(&played, 1, BOX_INIT_END_SIGNAL, 9);
 	ASSERT_INT(filed, 100);
-	/* Refused by boxd: nothing is said to the box. */
-	ASSERT(backend->ops->file(living.box, &ask, NULL, on_filed, NULL));
+	/* Refused by boxd: nothing is sent to the box. */
+	ASSERT(backend->ops->file(played.box, &ask, NULL, on_filed, NULL));
 	refuse_mount(1);
 	ASSERT_INT(filed, 200);
 	/* And cancelled while boxd opens it. */
-	struct box_backend_op *op = backend->ops->file(living.box, &ask, NULL, on_filed, NULL);
+	struct box_backend_op *op = backend->ops->file(played.box, &ask, NULL, on_filed, NULL);
 	backend->ops->cancel(op);
 	answer_mount(2, "/host/one", false);
-	expect_silence(&living);
+	expect_silence(&played);
 	ASSERT_INT(filed, 200);
 	finish_box();
 }
