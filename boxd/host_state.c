@@ -90,7 +90,7 @@ static int load_init(int *ret_fd, struct box_err *err)
 		return box_err_set(err, BOX_ERR_OS, errno, "%s: %s", path, box_err_strerror(errno));
 	}
 	r = seal_copy(source, status.st_size, ret_fd);
-	return r < 0 ? box_err_set(err, BOX_ERR_OS, -r, "%s cannot be kept in memory: %s", path,
+	return r < 0 ? box_err_set(err, BOX_ERR_OS, -r, "%s cannot be loaded into memory: %s", path,
 			       box_err_strerror(-r))
 		     : 0;
 }
@@ -483,7 +483,7 @@ int box_host_state_check_config_path(
 		return box_location_check_not_in_system(fd) == 0
 			? 0
 			: box_err_set(err, BOX_ERR_VALUE, EPERM,
-				  "%s: blocked for security: no box mounts what is there", path);
+				  "%s: blocked for security: no box may mount it", path);
 	}
 	if (folder && box_root_check_shell(fd) < 0) {
 		return box_err_set(err, BOX_ERR_VALUE, ENOENT,

@@ -65,7 +65,7 @@ int box_jobs_start(struct box_jobs *jobs, const struct box_program *wanted, uint
 	struct job *job = find_free(jobs);
 	struct box_program_process process;
 	if (!job) {
-		return box_err_set(err, BOX_ERR_BUSY, EAGAIN, "too many programs run already");
+		return box_err_set(err, BOX_ERR_BUSY, EAGAIN, "too many programs are running");
 	}
 	int r = box_program_start(wanted, &process, err);
 	if (r < 0) {

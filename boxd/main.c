@@ -141,7 +141,7 @@ static int serve(const struct box_options *options)
 	raise_open_files();
 	struct box_start_data *start_data = box_start_data_new();
 	if (!start_data) {
-		(void)box_err_set(&err, BOX_ERR_OS, errno, "no memory of its own for the token");
+		(void)box_err_set(&err, BOX_ERR_OS, errno, "no memory for the token");
 		return fail(EXIT_FAILED, &err);
 	}
 	if (box_start_data_load(options, start_data, &err) < 0) {

@@ -238,7 +238,7 @@ static int decode_number(struct decoder *d, struct box_value *ret_value)
 	if (take_char(d, '.')) {
 		is_real = true;
 		if (skip_digits(d) == 0) {
-			return fail(d, -EBADMSG, "number ends in a point");
+			return fail(d, -EBADMSG, "number ends with a point");
 		}
 	}
 	if (take_char(d, 'e') || take_char(d, 'E')) {

@@ -91,7 +91,7 @@ static const struct box_err *error_of(
 {
 	if (!failure) {
 		(void)box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, -request->failed,
-			"boxd cannot be asked: %s", box_err_strerror(-request->failed));
+			"boxd cannot be reached: %s", box_err_strerror(-request->failed));
 		return err;
 	}
 	if (failure->result == 0) {

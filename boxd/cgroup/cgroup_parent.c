@@ -84,7 +84,7 @@ int box_cgroup_parent_make(
 		r = try_make(own, name, ret_parent);
 	}
 	return r == 0 ? 0
-		      : box_err_set(err, BOX_ERR_BOX, -r, "cannot make a group in our own: %s",
+		      : box_err_set(err, BOX_ERR_BOX, -r, "cannot make a group below our own: %s",
 				box_err_strerror(-r));
 }
 

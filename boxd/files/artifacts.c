@@ -659,7 +659,7 @@ static int add_tree(struct box_artifacts *artifacts, const char *tenant, const c
 	if (artifacts->count >= BOX_ARTIFACTS_MAX ||
 		!box_fair_queue_put(&artifacts->queue, &tree->turn, tenant)) {
 		free(tree);
-		return box_err_set(err, BOX_ERR_BUSY, EAGAIN, FAILED "too many at once");
+		return box_err_set(err, BOX_ERR_BUSY, EAGAIN, FAILED "too many requests");
 	}
 	tree->artifacts = artifacts;
 	tree->root = tree->report = -1;
@@ -678,7 +678,7 @@ static int wait_for(
 	struct tree *tree, const struct box_boxd_open_artifact *wanted, struct box_err *err)
 {
 	if (tree->artifacts->waiting_count >= BOX_ARTIFACTS_WAITING_MAX) {
-		return box_err_set(err, BOX_ERR_BUSY, EAGAIN, FAILED "too many wait for one");
+		return box_err_set(err, BOX_ERR_BUSY, EAGAIN, FAILED "too many requests wait for this artifact");
 	}
 	struct waiter *waiter = box_alloc(sizeof(*waiter));
 	waiter->wanted = *wanted;

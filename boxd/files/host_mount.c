@@ -60,19 +60,19 @@ static int say(const struct box_host_mount_request *ask, int r, size_t link, str
 			what, path, path);
 	case BOX_MOUNT_ROOTS_DENIED_OWN:
 		return box_err_set(err, BOX_ERR_VALIDATION, EPERM,
-			"%s %s is refused: rootfs or an image of this runtime is there, above or "
-			"below, or its configuration, its token or the operator's socket",
+			"%s %s is refused: it is at, above or below rootfs, an image, the "
+			"configuration, the token or the operator's socket of this runtime",
 			what, path);
 	case BOX_MOUNT_ROOTS_DENIED_SYSTEM:
 		return box_err_set(err, BOX_ERR_VALIDATION, EPERM,
 			"%s %s is refused: it is, is in or contains the host's own programs and "
-			"libraries (/usr, /bin, /sbin, /lib), which no box may write: mount it "
+			"libraries (/usr, /bin, /sbin, /lib), which no box may write to: mount it "
 			"read-only",
 			what, path);
 	case BOX_MOUNT_ROOTS_DENIED_STORE:
 		return box_err_set(err, BOX_ERR_VALIDATION, EPERM,
-			"%s %s is refused: of the skill store a box gets packages of its own "
-			"workspace only, and no folder that has the store in it",
+			"%s %s is refused: from the skill store a box gets packages of its own "
+			"workspace only, and no folder that contains the store",
 			what, path);
 	case -ENOENT:
 		return box_err_set(

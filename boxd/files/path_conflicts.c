@@ -361,8 +361,8 @@ static int check_names(const struct box_mount_roots_path *own, struct box_err *e
 	if (box_mount_roots_path_is_complete(own) && fstat(own->fd, &status) == 0 &&
 		S_ISREG(status.st_mode) && status.st_nlink > 1) {
 		return box_err_set(err, BOX_ERR_VALUE, EINVAL,
-			"%s: %s has %lu names (hard links), and boxes may be given another of "
-			"them: make it a copy of its own",
+			"%s: %s has %lu names (hard links), and boxes may reach another of "
+			"them: replace it with a copy",
 			own->name, own->path, (unsigned long)status.st_nlink);
 	}
 	return 0;

@@ -115,7 +115,7 @@ static int start(struct box_skill_folder *skills, int folder, int *ret_socket, s
 	}
 	if (r < 0) {
 		return box_err_set(
-			err, BOX_ERR_OS, -r, "the folder of the skills: %s", box_err_strerror(-r));
+			err, BOX_ERR_OS, -r, "the skill store: %s", box_err_strerror(-r));
 	}
 	/* A box-skills that still runs belongs to nobody any more. It would end by itself, unless it
 	 * hangs. */

@@ -264,7 +264,7 @@ int box_common_mounts_make(const char *rootfs, struct box_plan_host *host,
 		r = make_dev(anchor, &common);
 	}
 	if (r == 0) {
-		step = "the place for artifacts";
+		step = "the folder for artifacts";
 		r = make_place(anchor, "artifacts", &common.artifacts);
 	}
 	if (r < 0) {

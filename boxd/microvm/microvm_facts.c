@@ -149,7 +149,7 @@ static void say_no_device(
 	} else if (facts->has_cpu_flags && !facts->cpu_virtualises && facts->cpu_is_virtual) {
 		say(verdict,
 			"turn nesting on at the host of this machine (kvm_intel or kvm_amd with "
-			"nested=1 and the processor passed through; at a cloud: an instance that "
+			"nested=1 and the processor passed through; in a cloud: an instance that "
 			"allows nested virtualisation)",
 			"/dev/kvm is missing: this is itself a virtual machine, and it has no "
 			"nested virtualisation");

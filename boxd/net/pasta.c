@@ -41,7 +41,7 @@ const char *box_pasta_tun_problem(uid_t uid)
 		return "no " TUN ": load the module tun, or give the container this device";
 	}
 	if (uid == geteuid() && access(TUN, R_OK | W_OK) < 0) {
-		return TUN " is not open to this user: its mode must be 666";
+		return TUN " may not be opened by this user: its mode must be 666";
 	}
 	return NULL;
 }

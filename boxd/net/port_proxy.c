@@ -513,7 +513,7 @@ int box_port_proxy_start(const struct box_port_proxy *proxy, const struct box_ro
 			(void)waitpid(pid, NULL, 0);
 		}
 		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, -r,
-			"egress.host_ports cannot be given: %s", box_err_strerror(-r));
+			"egress.host_ports cannot be provided: %s", box_err_strerror(-r));
 	}
 	*ret_pid = pid;
 	return 0;

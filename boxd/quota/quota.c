@@ -74,7 +74,7 @@ void box_quota_support_find(struct box_quota_support *support)
 	support->mkfs = find_program(mkfs_paths);
 	support->resize = find_program(resize_paths);
 	if (!support->mkfs || !support->resize) {
-		say_missing(support, "mkfs.ext4 or resize2fs is not there (package e2fsprogs)");
+		say_missing(support, "mkfs.ext4 or resize2fs is missing (package e2fsprogs)");
 	}
 	if (access("/dev/loop-control", R_OK | W_OK) < 0) {
 		say_missing(support, "/dev/loop-control cannot be used: there are no loop devices");

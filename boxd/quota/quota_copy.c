@@ -36,7 +36,7 @@ static int fail(const struct walk *walk, const char *name, int errnum)
 {
 	if (errnum == ENOSPC || errnum == EDQUOT) {
 		return box_err_set(walk->err, BOX_ERR_VALIDATION, ENOSPC,
-			"what is in host_path does not fit into workspace_quota_mb");
+			"the content of host_path does not fit into workspace_quota_mb");
 	}
 	return box_err_set(walk->err, BOX_ERR_BOX, errnum,
 		"the quota of host_path cannot be enforced: %s cannot be moved: %s", name,

@@ -245,7 +245,7 @@ static int check_filesystem(int parent, struct box_err *err)
 	}
 	return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, EOPNOTSUPP,
 		"workspace_quota_mb cannot be enforced for host_path: its file system (0x%x) may be "
-		"one of several machines",
+		"shared by several machines",
 		(unsigned)filesystem.f_type);
 }
 

@@ -158,7 +158,7 @@ static int start_rpc(struct supervisor *supervisor, struct box_err *err)
 	BOX_LOG(BOX_LOG_INFO, "worker.started", box_log_int("pid", supervisor->rpc.pid),
 		box_log_int("restarts", supervisor->restarts));
 	if (box_serve_begin(supervisor->serve, supervisor->rpc.socket, supervisor->restarts) < 0) {
-		refuse_rpc(supervisor, "it could not be given what it needs");
+		refuse_rpc(supervisor, "its START could not be sent");
 	}
 	return 0;
 }
@@ -170,7 +170,7 @@ static void plan_restart(struct supervisor *supervisor, int64_t ran_ms)
 	if (!box_serve_was_ready(supervisor->serve) &&
 		supervisor->deaths_unready >= DEATHS_UNREADY_MAX) {
 		BOX_LOG(BOX_LOG_ERROR, "worker.given_up",
-			box_log_str("why", "box-rpc died again and again and was never ready"),
+			box_log_str("why", "box-rpc died repeatedly and was never ready"),
 			box_log_int("deaths", supervisor->deaths_unready));
 		supervisor->exit_code = 1;
 		return;
@@ -290,7 +290,7 @@ static void packet_source_step(void *arg, short revents)
 {
 	struct supervisor *supervisor = arg;
 	if ((revents & POLLOUT) && box_serve_flush(supervisor->serve) < 0) {
-		refuse_rpc(supervisor, "it does not take its packets");
+		refuse_rpc(supervisor, "it does not read its packets");
 	}
 	if ((revents & ~POLLOUT) && supervisor->rpc.socket >= 0) {
 		on_packet(supervisor);

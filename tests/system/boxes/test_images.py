@@ -173,7 +173,7 @@ def test_an_image_that_comes_later(client, world):
     """An image that appears after the start may come from anyone: the kernel never mounts it."""
     assert "cannot be opened" in refused(client, "gone")
     shutil.copytree(world.root, world.own / "gone", symlinks=True)
-    assert "is again at the next start" in refused(client, "gone")
+    assert "is checked again at the next start" in refused(client, "gone")
 
 
 def loops_of(path):

@@ -18,8 +18,8 @@ import pytest
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
 OUTSIDE = "is outside allowed_mount_roots: start boxd with --mount-root "
-OWN = "rootfs or an image of this runtime is there, above or below"
-STORE = "of the skill store a box gets packages of its own workspace only"
+OWN = "it is at, above or below rootfs, an image, the configuration"
+STORE = "from the skill store a box gets packages of its own workspace only"
 OTHER = "ws-" + "0" * 24
 
 
@@ -141,7 +141,7 @@ def test_skill_store(client, world):
 def test_image_that_a_payload_makes(client, world):
     imagelib.make_root(world.base / "images" / "late", "late")
     spec = {"cmd": "true", "session_id": "late", "image": "late"}
-    assert "is again at the next start" in client.fail("box_exec", spec)
+    assert "is checked again at the next start" in client.fail("box_exec", spec)
 
 
 def test_fifo_in_a_host_folder(client, world):

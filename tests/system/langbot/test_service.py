@@ -484,7 +484,7 @@ def test_skills_become_mounts(world):
         for path in (*others, package.parent, store):
             theirs = [{"name": "theirs", "package_root": str(path)}]
             refusal = play.refused("true", spec={"session_id": "more"}, skills={"skills": theirs})
-            assert "of the skill store a box gets packages of its own workspace only" in refusal
+            assert "from the skill store a box gets packages of its own workspace only" in refusal
 
 
 def test_many_at_once_in_a_loop_of_the_callers(world):

@@ -134,7 +134,7 @@ def test_folders_for_mounts_are_looked_at(tmp_path):
     assert said == [
         "/nope: No such file or directory (a warning)",
         f"{tmp_path}/file: not a folder (a warning)",
-        "/etc: blocked for security: no box mounts what is there (a warning)",
+        "/etc: blocked for security: no box may mount it (a warning)",
     ]
 
 

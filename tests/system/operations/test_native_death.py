@@ -81,7 +81,7 @@ def check_boxd_killed(start, kills):
             if network is None:
                 network = network_possible(boxd)
             # Requests between its end and that of box-rpc get an error.
-            with Load(boxd, network=network, allowed="boxd cannot be asked") as load:
+            with Load(boxd, network=network, allowed="boxd cannot be reached") as load:
                 if number % 2 == 0:
                     wait_worked(load, 4)
                 pause(0, 0.3)

@@ -296,7 +296,7 @@ def test_too_much_is_refused(place):
         data = {"cmd": "true", "session_id": "s", "host_path": str(folder)}
         said = client.fail("box_exec", {**data, "workspace_quota_mb": 8}, 30)
         assert said == (
-            "BoxValidationError: what is in host_path does not fit into workspace_quota_mb"
+            "BoxValidationError: the content of host_path does not fit into workspace_quota_mb"
         )
         assert not quotalib.mounted(folder)
         assert os.listdir(folder.parent / quotalib.STORE) == []
@@ -500,5 +500,5 @@ def test_without_mkfs_it_is_refused(place):
     with nativelib.dialled(place, before=before) as client:
         data = {"cmd": "true", "session_id": "s", "host_path": str(place.tenants / "a")}
         said = client.fail("box_exec", {**data, "workspace_quota_mb": 8})
-        assert "mkfs.ext4 or resize2fs is not there (package e2fsprogs)" in said
+        assert "mkfs.ext4 or resize2fs is missing (package e2fsprogs)" in said
         assert client.exec("echo on", "t", workspace_quota_mb=8)["stdout"] == "on"
