@@ -36,8 +36,7 @@ int box_boxd_client_check_path(enum box_boxd_check_kind what, const char *path, 
 							     : -ETIMEDOUT;
 	}
 	if (r < 0 || packet.kind != BOX_BOXD_PATH_CHECKED) {
-		return box_err_set(
-			err, BOX_ERR_OS, EIO, "%s: boxd does not answer", path);
+		return box_err_set(err, BOX_ERR_OS, EIO, "%s: boxd does not answer", path);
 	}
 	packet.path_checked.failure.text[BOX_BOXD_TEXT_MAX - 1] = '\0';
 	box_packet_close_fds(&packet);

@@ -678,7 +678,8 @@ static int wait_for(
 	struct tree *tree, const struct box_boxd_open_artifact *wanted, struct box_err *err)
 {
 	if (tree->artifacts->waiting_count >= BOX_ARTIFACTS_WAITING_MAX) {
-		return box_err_set(err, BOX_ERR_BUSY, EAGAIN, FAILED "too many requests wait for this artifact");
+		return box_err_set(err, BOX_ERR_BUSY, EAGAIN,
+			FAILED "too many requests wait for this artifact");
 	}
 	struct waiter *waiter = box_alloc(sizeof(*waiter));
 	waiter->wanted = *wanted;
