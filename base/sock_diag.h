@@ -29,7 +29,7 @@ int box_sock_diag_peer_owner(int fd, int connection, uint32_t *ret_uid);
 bool box_sock_diag_is_open_pair(const struct inet_diag_msg *answer,
 	const struct sockaddr_storage *local, const struct sockaddr_storage *remote);
 
-/* Of sockets that were told. */
+/* Totals over the listed sockets. */
 struct box_sock_diag_sum {
 	uint64_t sockets;
 	/* Bytes in receive and error queues (sk_rmem_alloc), and the size of connections that are not

@@ -121,7 +121,7 @@ static int wrong_value(struct box_err *err, const char *flag, const char *value,
 		err, BOX_ERR_VALUE, EINVAL, "--%s: \"%.100s\" is not a valid %s", flag, value, why);
 }
 
-/* What getopt_long answered '?' or ':' to. `optopt` is 0 for an unknown long flag. */
+/* Reports an error for which getopt_long returned '?' or ':'. `optopt` is 0 for an unknown long flag. */
 static int wrong_flag(struct box_err *err, int answer, char **argv)
 {
 	for (const struct option *flag = flags; flag->name; flag++) {
@@ -191,7 +191,7 @@ static int add_mount_root(struct box_options *options, const char *value, struct
 	return 0;
 }
 
-/* One flag that getopt_long knew, into the struct. */
+/* Stores one flag that getopt_long has accepted. */
 static int apply(struct box_options *options, int flag, bool *standalone, struct box_err *err)
 {
 	switch (flag) {

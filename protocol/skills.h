@@ -1,11 +1,11 @@
-/* What box-rpc and box-skills say to each other, over a stream socket that boxd has made.
+/* The protocol between box-rpc and box-skills, over a stream socket that boxd has made.
  *
- * A message is a head and a msgpack map of `size` bytes. box-rpc asks one thing at a time:
+ * A message is a head and a msgpack map of `size` bytes. box-rpc sends one request at a time:
  *   {root}                       first, once: the folder's path as clients know it; no answer
  *   {namespace, action, data}    an archive's fd may come beside the head
  * and is answered with
  *   {data}  or  {code, errnum, text}
- * Each takes the other for hostile: box-rpc reads what strangers send, box-skills what they store.
+ * Each side treats the other as hostile: box-rpc reads what strangers send, box-skills what they store.
  */
 #pragma once
 

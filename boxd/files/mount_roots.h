@@ -71,7 +71,7 @@ struct box_mount_roots {
 	struct box_mount_roots_locations above_stores[BOX_MOUNT_ROOTS_STORES_];
 };
 
-/* Who asks for a mount, as far as the skill store matters. */
+/* The requester of a mount, as far as the skill store matters. */
 struct box_mount_roots_requester {
 	const char *namespace; /* "": may have nothing of the store */
 	bool by_digest;        /* content is verified by digest: anything in the namespace */

@@ -41,7 +41,7 @@
 #define ADDRESS_FIRST UINT32_C(0x7f420001) /* 127.66.0.1 */
 #define LOCK_NAME "box-host/"
 
-/* What the box of one slot has. */
+/* The address and the port proxy of one slot's box. */
 struct slot_ports {
 	struct box_list links;
 	uint32_t slot;

@@ -253,7 +253,7 @@ static void signal_source_step(void *arg, short revents)
 
 /* --- source: packets of box-rpc --- */
 
-/* One packet; -EAGAIN, -EPIPE, or -EPROTO after box-rpc was refused. */
+/* Handles one packet; -EAGAIN, -EPIPE, or -EPROTO after box-rpc was refused. */
 static int serve_packet(struct supervisor *supervisor, bool dead)
 {
 	const char *why = NULL;
