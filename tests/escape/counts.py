@@ -237,7 +237,7 @@ def judge(taken, lost, most_lost, neighbour, needed):
     return blocked(f"a box has {taken}; root lost {max(lost, 0)}, a neighbour gets {neighbour}")
 
 
-@attempt("resources", "inotify-instances-of-others")
+@attempt("resources", "inotify-instances-of-others", measured=True)
 def _(world):
     before = left_of_inotify()
     taken = take(world, "r1", INOTIFY)
@@ -247,7 +247,7 @@ def _(world):
     return judge(taken, lost, INOTIFY_LOST, neighbour, INOTIFY_NEEDED)
 
 
-@attempt("resources", "inotify-watches-of-others")
+@attempt("resources", "inotify-watches-of-others", measured=True)
 def _(world):
     before = left_of_watches(world)
     taken = take(world, "r1", WATCHES)
@@ -267,12 +267,12 @@ def pending(world, text):
     return judge(taken, lost, TIMERS_LOST, neighbour, 1000)
 
 
-@attempt("resources", "timers-of-others")
+@attempt("resources", "timers-of-others", measured=True)
 def _(world):
     return pending(world, TIMERS)
 
 
-@attempt("resources", "queued-signals-of-others")
+@attempt("resources", "queued-signals-of-others", measured=True)
 def _(world):
     return pending(world, SIGNALS)
 
@@ -293,12 +293,12 @@ def buffers(world, kind, text):
     return escaped(told) if more else blocked(told)
 
 
-@attempt("resources", "memory-by-udp-buffers")
+@attempt("resources", "memory-by-udp-buffers", measured=True)
 def _(world):
     return buffers(world, "UDP", UDP)
 
 
-@attempt("resources", "memory-by-tcp-buffers")
+@attempt("resources", "memory-by-tcp-buffers", measured=True)
 def _(world):
     return buffers(world, "TCP", TCP)
 
@@ -316,27 +316,27 @@ def uncharged(world, text, **spec):
     return blocked("the box was ended")
 
 
-@attempt("resources", "memory-by-udp-error-queues")
+@attempt("resources", "memory-by-udp-error-queues", measured=True)
 def _(world):
     return uncharged(world, ERRORS)
 
 
-@attempt("resources", "memory-by-tcp-error-queues")
+@attempt("resources", "memory-by-tcp-error-queues", measured=True)
 def _(world):
     return uncharged(world, TCP_ERRORS.replace("HIDE", "0"))
 
 
-@attempt("resources", "memory-by-error-queues-of-dead-connections")
+@attempt("resources", "memory-by-error-queues-of-dead-connections", measured=True)
 def _(world):
     return uncharged(world, TCP_ERRORS.replace("HIDE", "1"))
 
 
-@attempt("resources", "memory-by-error-queues-without-a-port")
+@attempt("resources", "memory-by-error-queues-without-a-port", measured=True)
 def _(world):
     return uncharged(world, UNLISTED_UDP)
 
 
-@attempt("resources", "memory-by-netlink-buffers")
+@attempt("resources", "memory-by-netlink-buffers", measured=True)
 def _(world):
     answer = world.run("true", session="r1", network="on")
     if answer["code"] != 0:

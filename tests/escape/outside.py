@@ -8,16 +8,32 @@ import os
 
 from frame import blocked, escaped, first_escape
 
+TRIES = 3
+
 attempts = {}  # name -> (class, function)
 
 
-def attempt(kind, name):
+def attempt(kind, name, measured=False):
+    """`measured`: it compares totals or times of the whole host, which other programs change, too. So it
+    has escaped only if it does so each time it is tried."""
+
     def put(function):
         assert name not in attempts, name
-        attempts[name] = (kind, function)
+        attempts[name] = (kind, repeated(function) if measured else function)
         return function
 
     return put
+
+
+def repeated(function):
+    def tries(world):
+        for _ in range(TRIES):
+            verdict, how = function(world)
+            if verdict != "ESCAPED":
+                break
+        return verdict, how
+
+    return tries
 
 
 def run(world, names=()):

@@ -175,7 +175,7 @@ def _(world):
     return escaped(said) if worst > 12 * idle + 1 else blocked(said)
 
 
-@attempt("neighbours", "large-etc-of-an-image")
+@attempt("neighbours", "large-etc-of-an-image", measured=True)
 def _(world):
     """Boxes with a large etc in their image, while a neighbour asks for boxes of its own."""
     root = root_folder(world, "large")

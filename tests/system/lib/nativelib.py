@@ -347,16 +347,25 @@ class CgroupParents:
         return {str(place) for place in self.seen if place.exists()}
 
 
+def is_ours(name):
+    """Whether a folder in /tmp is none of another test that runs at the same time, by its name."""
+    return name in MADE or not OTHERS.fullmatch(name)
+
+
 def mounts():
     lines = pathlib.Path("/proc/self/mountinfo").read_text().splitlines()
-    return {line.split()[4] for line in lines}
+    top = pathlib.Path(tempfile.gettempdir())
+    places = [pathlib.Path(line.split()[4]) for line in lines]
+    return {
+        str(place)
+        for place in places
+        if not (place.is_relative_to(top) and place != top) or is_ours(place.relative_to(top).parts[0])
+    }
 
 
 def folders():
-    """Folders in /tmp; those of other tests that run at the same time are recognized by their
-    names."""
     found = [name for name in os.listdir(tempfile.gettempdir()) if name.startswith("box")]
-    return {name for name in found if name in MADE or not OTHERS.fullmatch(name)}
+    return {name for name in found if is_ours(name)}
 
 
 def remains(parents):

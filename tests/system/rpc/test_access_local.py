@@ -366,7 +366,7 @@ def test_the_user_that_runs_boxd_is_let_in(tmp_path):
     with boxdlib.Boxd(before=before, cwd="/", config=boxdlib.FAKE) as boxd:
         assert run_box("--endpoint", boxd.url, "ls", uid=NOBODY)[0] == 0
         assert run_box("--endpoint", boxd.url, "ls", uid=0)[0] == 0
-        assert "uid 1," in run_box("--endpoint", boxd.url, "ls", uid=1)[2]
+        assert "of uid 1." in run_box("--endpoint", boxd.url, "ls", uid=1)[2]
 
 
 @needs_root
