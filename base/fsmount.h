@@ -15,8 +15,8 @@ struct box_fsmount_options {
 	uint64_t size_bytes;
 	uint64_t inodes;
 	uint32_t mode;
-	uint32_t
-		uid; /* owner of the root, as the caller's user namespace numbers it; 0: the caller */
+	/* Owner of the root, as the caller's user namespace numbers it; 0: the caller. */
+	uint32_t uid;
 	uint32_t gid;
 	uint64_t attributes; /* MOUNT_ATTR_* */
 	bool pids_only;      /* proc only: subset=pid */

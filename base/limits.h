@@ -56,7 +56,7 @@
 #define BOX_IMAGES_MAX 32                             /* named by the operator */
 #define BOX_IMAGE_NAME_MAX 127                        /* bytes */
 #define BOX_VOLUMES_MAX 64                            /* (wire) of a session */
-#define BOX_TIMEOUT_NONE_SEC (10LL * 365 * 24 * 3600) /* a timeout_sec that stands for none */
+#define BOX_TIMEOUT_NONE_SEC (10LL * 365 * 24 * 3600) /* a timeout_sec that means no timeout */
 #define BOX_SESSION_TIME_SEC_MAX INT32_MAX /* (wire) of idle_timeout_sec and max_duration_sec */
 #define BOX_SESSIONS_STOPPED_MAX 256       /* remembered by name; the oldest is forgotten first */
 #define BOX_EXEC_GRACE_MS 2000             /* (wire) of keep_on_timeout: SIGTERM, then SIGKILL */
@@ -90,7 +90,7 @@
 #define BOX_PATH_CHECK_MS 10000 /* --check-config: per path */
 #define BOX_HOST_STATE_TICKS 3  /* seconds between boxd's checks of what boxes would get */
 
-/* The least that one spec may ask for if the operator has set no limit, however small the host. */
+/* If the operator has set no limit, one spec may ask for this much even on a smaller host. */
 #define BOX_CEILING_MEMORY_MB_MIN 2048
 #define BOX_CEILING_CPUS_MIN 2
 

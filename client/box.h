@@ -53,8 +53,8 @@ struct box_client_options {
 	int64_t generation;    /* 0 means 1 */
 
 	/* The child. */
-	const char
-		*boxd; /* NULL: searched beside this program, where it is installed, and on PATH */
+	/* NULL: searched beside this program, where it is installed, and on PATH. */
+	const char *boxd;
 	const char *config; /* its --config, or NULL */
 	bool show_log;      /* its log goes to our stderr */
 	/* Without show_log: called with the last lines of the log if the child ends unexpectedly. */

@@ -20,8 +20,8 @@ struct box_line_schedule {
 	bool once; /* no second attempt */
 	uint64_t random;
 	int64_t pause_ms; /* the next pause, before jitter */
-	uint64_t
-		next_ms; /* when WAITING ends, CONNECTING times out; UP: the next ping or its timeout */
+	/* When WAITING ends, CONNECTING times out; UP: the next ping or its timeout. */
+	uint64_t next_ms;
 	uint64_t up_ms;   /* since when it is up */
 	bool pinged;      /* a ping is under way */
 	int64_t failures; /* failed pings in a row */

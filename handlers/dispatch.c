@@ -30,8 +30,8 @@ struct box_dispatch {
 	struct box_runtime *runtime;
 	struct box_list peers;
 	struct box_table streams;
-	const struct box_request
-		*handled; /* the request whose handler is running and has not ended it; or NULL */
+	/* The request whose handler is running and has not ended it; or NULL. */
+	const struct box_request *handled;
 };
 
 struct box_peer {

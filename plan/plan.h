@@ -174,8 +174,8 @@ struct box_plan_rule {
 
 struct box_plan_id_map {
 	uint32_t inside;
-	uint32_t
-		count; /* 1 or BOX_PLAN_ID_COUNT; the outside ids are chosen when the box is made */
+	/* 1 or BOX_PLAN_ID_COUNT; the outside ids are chosen when the box is made. */
+	uint32_t count;
 };
 
 /* Of a microVM: values for the guest and for box-vmm. */

@@ -25,7 +25,7 @@ void box_plan_add_mount_point(struct box_plan_maker *maker, const char *target);
 struct box_plan_step *box_plan_add_tmpfs(struct box_plan_maker *maker, const char *target,
 	uint64_t size_bytes, enum box_plan_owner owner, uint32_t mode);
 void box_plan_add_link(struct box_plan_maker *maker, const char *target, const char *source);
-/* Makes a path read-only. */
+/* Appends a tree that is mounted read-only; the caller may change that in the step. */
 struct box_plan_step *box_plan_add_tree(struct box_plan_maker *maker, const char *target,
 	enum box_plan_tree tree, const char *source);
 

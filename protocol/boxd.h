@@ -73,16 +73,16 @@ enum box_boxd_start_flag {
 	BOX_BOXD_START_STDIO = 1 << 0,        /* fds 0 and 1 are a connection */
 	BOX_BOXD_START_HAS_FILE = 1 << 1,     /* fd: --config */
 	BOX_BOXD_START_HAS_VARIABLE = 1 << 2, /* fd: LANGBOT_BOX_CONFIG */
-	BOX_BOXD_START_HAS_STATE = 1 << 3,    /* fd: the predecessor's STATE */
-	BOX_BOXD_START_CHECK_CONFIG = 1
-		<< 4, /* report whether the configuration is valid, and exit */
+	BOX_BOXD_START_HAS_STATE = 1 << 3,    /* fd: the STATE of the previous box-rpc */
+	/* Report whether the configuration is valid, and exit. */
+	BOX_BOXD_START_CHECK_CONFIG = 1 << 4,
 	BOX_BOXD_START_EXPLICIT_HOST = 1 << 5, /* --host was given */
 	BOX_BOXD_START_SOFT_STORAGE = 1 << 6,  /* LANGBOT_BOX_ALLOW_UNSAFE_SOFT_STORAGE_LIMITS */
 	BOX_BOXD_START_WIDE_OPEN = 1 << 7,     /* would listen beyond loopback without a token */
 	BOX_BOXD_START_TOKEN_FILE = 1 << 9, /* `token` is the text of a file, one token per line */
 	BOX_BOXD_START_UNAUTHENTICATED = 1 << 10, /* --unauthenticated, or its variable */
-	BOX_BOXD_START_HAS_FIRST = 1
-		<< 8, /* fd: the --config text at boxd's start, if it has changed */
+	/* The fd of the --config text at boxd's start, if it has changed. */
+	BOX_BOXD_START_HAS_FIRST = 1 << 8,
 	BOX_BOXD_START_HAS_ROOTS = 1 << 11,    /* fd: the --mount-root paths, each with its NUL */
 	BOX_BOXD_START_SOCKET_GROUP = 1 << 12, /* --socket-group was given */
 };

@@ -12,8 +12,8 @@
 struct box_boxd_client;
 
 struct box_boxd_client_events {
-	/* A box of a predecessor of this box-rpc, with its fds (memory and rest: -1 where it has
-	 * none). All of them come before `listen`. */
+	/* A box of the previous box-rpc, with its fds (memory and rest: -1 if absent). All of them
+	 * come before `listen`. */
 	void (*inherited)(
 		void *arg, uint64_t box, int control, int memory, int rest, uint32_t host_address);
 	/* A box has ended, whether that was requested or not. */

@@ -38,7 +38,7 @@ enum box_microvm_kind {
 
 /* Steps the guest's clock; with a step of 0, asks for the guest's time. */
 struct box_microvm_clock {
-	uint64_t token; /* identifies a question for the time, else 0 */
+	uint64_t token; /* identifies a request for the time, else 0 */
 	int64_t step_ns;
 };
 

@@ -1,4 +1,5 @@
-/* The stdio connection: fds 0 and 1 of box-rpc, with the platform as its parent. */
+/* The stdio connection of `boxd -s`: fds 0 and 1, which box-rpc inherits and whose other end is the process that
+ * started boxd. */
 #pragma once
 
 #include <stdbool.h>

@@ -66,8 +66,8 @@ struct box_ws_socket {
 	const struct box_ws_user *user;
 	void *arg;
 	struct box_list links;
-	struct box_deferred_call
-		settled;              /* reports that all messages of this turn were delivered */
+	/* Reports that all messages of this turn were delivered. */
+	struct box_deferred_call settled;
 	struct box_deferred_call due; /* writes what is queued */
 	struct box_ws *ws;
 	struct lws *wsi;

@@ -109,8 +109,8 @@ struct relay {
 	uint64_t sent;      /* written to the socket up to here */
 	uint64_t pinged;    /* a ping was sent behind this offset */
 	uint64_t confirmed; /* the client certainly has it up to here */
-	uint64_t
-		claimed; /* box.v1: the client claims to have it up to here, perhaps from an earlier relay */
+	/* box.v1: the client claims to have it up to here, perhaps from an earlier relay. */
+	uint64_t claimed;
 	bool confirm_due; /* the process is about to learn what was confirmed */
 	bool ping_under_way;
 	bool last_ping; /* the outstanding ping was sent after all output */

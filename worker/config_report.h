@@ -17,8 +17,8 @@ struct box_config_report {
 	struct box_arena *arena;
 	size_t errors;
 	size_t count;
-	struct box_config_report_entry
-		remarks[BOX_CONFIG_REPORT_ENTRIES_MAX]; /* further ones are only counted */
+	/* Further ones are only counted. */
+	struct box_config_report_entry remarks[BOX_CONFIG_REPORT_ENTRIES_MAX];
 };
 
 struct box_config_report *box_config_report_new(void);

@@ -371,7 +371,7 @@ static void check_folders(const struct source *source, const struct box_config *
 	}
 }
 
-/* A root image of boxes must exist. */
+/* Unlike folders for mounts, roots of boxes must exist: rootfs and every image. */
 static void check_roots(const struct source *source, const struct box_runtime *runtime)
 {
 	_cleanup_(box_free_p) struct box_policy *policy = box_alloc(sizeof(*policy));

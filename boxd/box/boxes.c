@@ -479,7 +479,7 @@ static void end_over_socket_memory(struct box_boxes *boxes)
 	}
 }
 
-/* --- what callers ask for --- */
+/* --- requests --- */
 
 void box_boxes_end(struct box_boxes *boxes, uint64_t box)
 {

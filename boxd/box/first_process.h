@@ -1,7 +1,7 @@
 /* What the first process of a box does between clone and exec of box-init, or box-vmm.
  *
  * The steps are a list in first_process.c. If one fails, the box ends and the step is reported by its
- * number; no step is optional.
+ * number; no failure is ignored.
  */
 #pragma once
 

@@ -64,7 +64,7 @@ static int make_warm(struct box_warm_pool *pool, const struct box_plan *plan,
 	return r;
 }
 
-/* The first process reports only failures before the order. */
+/* Before the order the first process reports nothing but a failure. */
 static bool has_failed(const struct box_warm_box *warm)
 {
 	struct pollfd polled = {.fd = warm->resources.report, .events = POLLIN};

@@ -3,8 +3,9 @@
  * The router is a network namespace. It has one end of a veth pair for each such box, rules that refuse
  * what no box may reach, and a way out: pasta, which turns packets into ordinary sockets of the host.
  * The other end of the pair is eth0 in the box. The host's own network is not changed, and boxes do not
- * reach each other. This is the only header of boxd/net that other folders use; the calls for one box
- * are, in order, take_slot, attach, set_egress, (the box runs,) release_slot.
+ * reach each other. This is the only header by which other folders change the router (netns.h is for a
+ * box's own namespace); the calls for one box are, in order, take_slot, attach, set_egress, (the box
+ * runs,) release_slot.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* The child process that makes, grows or mounts the image of one folder. The store is locked, so only
  * one works on its images at a time, even with several boxds.
  *
- * If it is killed at any moment, either the folder is as it was, with an unfinished image beside it
+ * Whenever it is killed, either the folder is as it was, with an unfinished image beside it
  * (NAME.new, made again the next time), or the image is complete: the content of the folder is removed
  * only when it is on disk in the image and the image has its final name. */
 #include "boxd/quota/quota_task.h"

@@ -182,8 +182,8 @@ static bool is_trusted(const char *path, int fd)
 			(server.uid == 0 || server.uid == geteuid()));
 }
 
-/* A socket whose queue is full has a server: we do not go on to TCP, where we would not be the operator. Who
- * the server is can only be asked on a connection, so this is believed for the path in /run alone. */
+/* A socket whose queue is full has a server: do not fall back to TCP, where we would not be the operator. The
+ * owner of the server is only known once connected, so this applies only to the path in /run. */
 static bool is_busy(const char *path, int r)
 {
 	return r == -EAGAIN && strcmp(path, BOX_OPERATOR_SOCKET) == 0;

@@ -93,7 +93,7 @@ static bool is_worker(uid_t uid)
 		(uid >= BOX_DYNAMIC_ID_FIRST && !is_id_here(BOX_WORKER_IDS_FIRST));
 }
 
-/* Both the listener and the accepted socket are judged: a process that was bound to the port before the
+/* Checks both the listener and the accepted socket: a process that was bound to the port before the
  * listener can meet a client without listening, by connecting to the client's port at the same moment. */
 static int look(const char *path, uint16_t port, uint16_t own_port, struct found *listener,
 	struct found *end)

@@ -10,8 +10,8 @@
 struct box_arena;
 
 struct box_error_ring {
-	struct box_error_entry
-		*entries[BOX_SERVICE_ERRORS_KEPT]; /* a ring that starts at `first` */
+	/* A ring that starts at `first`. */
+	struct box_error_entry *entries[BOX_SERVICE_ERRORS_KEPT];
 	size_t first;
 	size_t count;
 };

@@ -10,8 +10,8 @@ typedef char box_file_name[BOX_INIT_FILE_NAME_MAX + 1];
 
 struct box_file_page {
 	box_file_name *names; /* `limit` of them */
-	uint32_t
-		*heap; /* `limit` indexes of names: a heap, the greatest first; sorted at the end */
+	/* `limit` indexes of names: a heap, the greatest first; sorted at the end. */
+	uint32_t *heap;
 	uint32_t count;
 	uint32_t limit;
 	bool more; /* names were left out */

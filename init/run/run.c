@@ -43,9 +43,9 @@ struct run {
 	struct box_init_run request;
 	struct box_gather gather;         /* its mounts and body, until it is started */
 	struct box_mounter_ticket ticket; /* its job for the mounter */
-	uint32_t
-		mproc_id; /* not 0: not a command but this managed process; no EXIT is sent for it */
-	int procs_fd;     /* cgroup.procs of the managed process's cgroup, or -1 */
+	/* Not 0: not a command but this managed process; no EXIT is sent for it. */
+	uint32_t mproc_id;
+	int procs_fd; /* cgroup.procs of the managed process's cgroup, or -1 */
 
 	/* Its streams. */
 	struct box_run_stdio stdio;

@@ -33,8 +33,8 @@ struct box_backend_process_state {
 
 /* A peek: returns output that still exists, frees nothing, and does not affect the reader. */
 struct box_backend_process_peek {
-	uint64_t
-		token; /* chosen by the caller; a second peek with the same token replaces the first */
+	/* Chosen by the caller; a second peek with the same token replaces the first. */
+	uint64_t token;
 	bool is_stderr;
 	uint64_t offset;
 	uint32_t max; /* bytes; BOX_PROCESS_PEEK_BYTES_MAX at most */

@@ -120,5 +120,5 @@ typedef void box_local_measure_done(
 /* `done` is called once; at once when there is no such box. */
 void box_local_measure(
 	struct box_local *local, uint64_t number, box_local_measure_done *done, void *arg);
-/* Ends the boxes of a predecessor that nobody has adopted. */
+/* Ends the boxes of the previous box-rpc that nobody has adopted. */
 void box_local_end_inherited(struct box_local *local);

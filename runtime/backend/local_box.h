@@ -45,8 +45,8 @@ struct box_local {
 	const struct box_local_boxd *boxd;
 	void *boxd_arg;
 	struct box_table by_number;
-	uint64_t
-		output_bytes; /* held for all running commands, as far as it counts against the limit */
+	/* Held for all running commands, as far as it counts against the limit. */
+	uint64_t output_bytes;
 };
 
 /* One box. */
@@ -62,8 +62,8 @@ struct box_backend_box {
 	bool closed;    /* its init is gone, or sent something invalid */
 	bool gone;      /* reported by boxd */
 	bool destroying;
-	unsigned
-		references; /* running commands, pending requests to boxd, and callers on the stack */
+	/* Running commands, pending requests to boxd, and callers on the stack. */
+	unsigned references;
 	box_backend_lost *lost;
 	void *lost_arg;
 	box_backend_destroy_done *destroyed; /* set once destroy was called */

@@ -100,8 +100,8 @@ struct box_config {
 	/* Those of a client, when all of them are absolute: mounts must be in one of these, too. Empty:
 	 * not narrowed. */
 	const char *narrower_roots[BOX_MOUNT_ROOTS_MAX + 1];
-	const char *
-		client_skills; /* a client's own skill folder, which no box may mount either; or NULL */
+	/* A client's own skill folder, which no box may mount either; or NULL. */
+	const char *client_skills;
 };
 
 /* The configuration with all defaults. */

@@ -1,6 +1,6 @@
 /* The structs of sessions and their operations, for the files of this folder: session.c (life cycle),
- * session_op.c (operations), session_expiry.c (many at once), session_record.c (for a successor),
- * session_info.c (what can be seen), and process*.c (the managed processes in a session). */
+ * session_op.c (operations), session_expiry.c (changes of many), session_record.c (the state for the next
+ * box-rpc), session_info.c (what clients see), and process*.c (the managed processes in a session). */
 #pragma once
 
 #include "base/list.h"
@@ -41,8 +41,8 @@ struct box_session {
 	struct box_backend_op *making;
 	struct box_backend_box *box;
 	bool stopping; /* REMOVING: it becomes STOPPED afterwards, not gone */
-	uint64_t
-		mark; /* its number in the record, by which the box can be found again; 0: not recorded */
+	/* Its number in the record, by which the box can be found again; 0: not recorded. */
+	uint64_t mark;
 	unsigned running;          /* running commands and file operations */
 	unsigned files;            /* of these, file operations */
 	unsigned watches;          /* of these, watches */

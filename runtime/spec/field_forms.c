@@ -1,7 +1,7 @@
 /* Which values count as an integer, a number, a boolean or a text.
  *
  * The forms are those of the reference's models: clients send what came from a form field or an
- * environment variable. Pure, no allocation, every text looked at once.
+ * environment variable. Pure, no allocation, every text is read once.
  */
 #include <math.h>
 #include <stdlib.h>

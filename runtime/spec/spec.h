@@ -70,8 +70,8 @@ struct box_spec {
 	bool read_only_rootfs;
 	int64_t workspace_quota_mb;
 	struct box_egress *egress; /* or NULL: everything that boxes may reach */
-	struct box_mount
-		*volumes; /* of the session: each is also in the `mounts` of every command */
+	/* Of the session: each is also in the `mounts` of every command. */
+	struct box_mount *volumes;
 	size_t volume_count;
 	int64_t idle_timeout_sec; /* 0: the runtime's default */
 	int64_t max_duration_sec; /* 0: none */

@@ -5,7 +5,7 @@
 
 #define MS_NS 1000000ULL
 #define OFF_NS (50 * MS_NS)   /* smaller differences are not corrected */
-#define SLOW_NS (100 * MS_NS) /* after a slower answer the question is repeated */
+#define SLOW_NS (100 * MS_NS) /* after a slower answer the request is repeated */
 #define TRIES_MAX 4
 
 void box_clock_sync_begin(struct box_clock_sync *sync)
@@ -30,7 +30,7 @@ struct box_microvm_clock box_clock_sync_next(
 	return clock;
 }
 
-/* By how much the guest is ahead. It read its clock at some time between question and answer. */
+/* By how much the guest is ahead. It read its clock at some time between request and answer. */
 static int64_t ahead_ns(uint64_t guest_ns, uint64_t real_ns, uint64_t took_ns)
 {
 	/* Limits a hostile value, so that nothing overflows. */

@@ -15,11 +15,11 @@ struct box_clock_sync_clocks {
 
 struct box_clock_sync {
 	bool due;        /* a packet must be sent to the guest */
-	int64_t step_ns; /* with this step; 0: with a question for its time */
-	bool asked;      /* a question is not answered yet */
-	uint64_t token;  /* of the last question */
+	int64_t step_ns; /* with this step; 0: with a request for its time */
+	bool asked;      /* a request is not answered yet */
+	uint64_t token;  /* of the last request */
 	struct box_clock_sync_clocks asked_at;
-	unsigned tries; /* how many questions were sent in this round */
+	unsigned tries; /* how many requests were sent in this round */
 };
 
 /* Begins a round: at the start, periodically, and when the host's clock was set. */
@@ -27,6 +27,6 @@ void box_clock_sync_begin(struct box_clock_sync *sync);
 /* The packet that is due; it must be sent now. */
 struct box_microvm_clock box_clock_sync_next(
 	struct box_clock_sync *sync, const struct box_clock_sync_clocks *now);
-/* Handles the guest's answer. An answer without a question is ignored. */
+/* Handles the guest's answer. An answer without a request is ignored. */
 void box_clock_sync_take(struct box_clock_sync *sync, const struct box_microvm_time *time,
 	const struct box_clock_sync_clocks *now);
