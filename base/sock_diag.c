@@ -20,7 +20,7 @@
 #define DUMP_BYTES 32768 /* the kernel sends at most this much in one message */
 #define ANSWER_SEC 1
 
-struct question {
+struct diag_request {
 	struct nlmsghdr head;
 	struct inet_diag_req_v2 body;
 };
@@ -39,24 +39,24 @@ int box_sock_diag_open(int *ret_fd)
 
 static uint32_t sequence;
 
-static int send_question(int fd, const struct inet_diag_req_v2 *request, uint16_t flags)
+static int send_request(int fd, const struct inet_diag_req_v2 *request, uint16_t flags)
 {
-	struct question question = {
-		.head = {.nlmsg_len = sizeof(question),
+	struct diag_request message = {
+		.head = {.nlmsg_len = sizeof(message),
 			.nlmsg_type = SOCK_DIAG_BY_FAMILY,
 			.nlmsg_flags = NLM_F_REQUEST | flags,
 			.nlmsg_seq = ++sequence},
 		.body = *request,
 	};
-	question.body.id.idiag_cookie[0] = INET_DIAG_NOCOOKIE;
-	question.body.id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
-	return send(fd, &question, sizeof(question), 0) == sizeof(question) ? 0 : -errno;
+	message.body.id.idiag_cookie[0] = INET_DIAG_NOCOOKIE;
+	message.body.id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
+	return send(fd, &message, sizeof(message), 0) == sizeof(message) ? 0 : -errno;
 }
 
 int box_sock_diag_query(
 	int fd, const struct inet_diag_req_v2 *request, struct inet_diag_msg *ret_answer)
 {
-	int r = send_question(fd, request, 0);
+	int r = send_request(fd, request, 0);
 	if (r < 0) {
 		return r;
 	}
@@ -109,12 +109,12 @@ static void widen_socket(
 static bool is_end(
 	int family, const void *bytes, in_port_t port, const struct sockaddr_storage *end)
 {
-	struct in6_addr told;
+	struct in6_addr address;
 	struct in6_addr wanted;
 	in_port_t wanted_port;
-	widen(family, bytes, &told);
+	widen(family, bytes, &address);
 	widen_socket(end, &wanted, &wanted_port);
-	return port == wanted_port && memcmp(&told, &wanted, sizeof(told)) == 0;
+	return port == wanted_port && memcmp(&address, &wanted, sizeof(address)) == 0;
 }
 
 bool box_sock_diag_is_open_pair(const struct inet_diag_msg *answer,
@@ -216,12 +216,12 @@ static uint32_t rmem_of(const unsigned char *body, size_t len)
 /* A socket without an inode: not accepted yet, or closed by its process. */
 static uint32_t unaccepted(const unsigned char *body, size_t len)
 {
-	struct inet_diag_msg told;
-	if (len < sizeof(told)) {
+	struct inet_diag_msg answer;
+	if (len < sizeof(answer)) {
 		return 0;
 	}
-	memcpy(&told, body, sizeof(told));
-	return told.idiag_inode == 0 ? BOX_SOCK_DIAG_UNACCEPTED_BYTES : 0;
+	memcpy(&answer, body, sizeof(answer));
+	return answer.idiag_inode == 0 ? BOX_SOCK_DIAG_UNACCEPTED_BYTES : 0;
 }
 
 int box_sock_diag_add_answer(
@@ -264,7 +264,7 @@ int box_sock_diag_add_tcp(int fd, int family, uint64_t enough_bytes, uint64_t en
 		.idiag_states = ~(1U << TCP_TIME_WAIT | 1U << TCP_SYN_RECV),
 	};
 	_Alignas(8) unsigned char packet[DUMP_BYTES];
-	int r = send_question(fd, &request, NLM_F_DUMP);
+	int r = send_request(fd, &request, NLM_F_DUMP);
 	if (r < 0) {
 		return r;
 	}

@@ -26,8 +26,8 @@ struct box_exec {
 	bool input; /* the command has input */
 	struct input inputs[BOX_EXEC_INPUTS_MAX];
 	bool has_terminal;
-	struct box_exec_terminal wanted; /* the size that the caller set */
-	struct box_exec_terminal told;   /* the size that was last sent */
+	struct box_exec_terminal wanted;    /* the size that the caller set */
+	struct box_exec_terminal sent_size; /* the size that was last sent */
 	bool resize_sent; /* a resize is pending: the next one waits, and the last one counts */
 	int64_t resize_seq_id;
 	bool ended;
@@ -101,7 +101,8 @@ static void resize_answered(
 /* Sends the wanted size, unless the runtime knows it or a resize is pending. */
 static int send_size(struct box_exec *exec, struct box_err *err)
 {
-	bool known = exec->wanted.rows == exec->told.rows && exec->wanted.cols == exec->told.cols;
+	bool known = exec->wanted.rows == exec->sent_size.rows &&
+		exec->wanted.cols == exec->sent_size.cols;
 	if (known || exec->resize_sent || exec->ended || exec->exec_id[0] == '\0') {
 		return 0;
 	}
@@ -114,7 +115,7 @@ static int send_size(struct box_exec *exec, struct box_err *err)
 	box_arena_free(arena);
 	if (r == 0) {
 		exec->resize_sent = true;
-		exec->told = exec->wanted;
+		exec->sent_size = exec->wanted;
 	}
 	return r;
 }
@@ -192,7 +193,7 @@ int box_exec_start(struct box_client *client, const struct box_value *spec, bool
 	exec->input = has_input;
 	if (terminal) {
 		exec->has_terminal = true;
-		exec->wanted = exec->told = *terminal;
+		exec->wanted = exec->sent_size = *terminal;
 	}
 	int r = start_live(exec, spec, err);
 	if (r < 0) {

@@ -3,7 +3,7 @@
  * every few seconds for ever. */
 #include "client/line_schedule.h"
 
-static const struct box_line_times usual = {
+static const struct box_line_times defaults = {
 	.ping_interval_ms = 20000,
 	.ping_wait_ms = 15000,
 	.ping_failures = 3,
@@ -21,15 +21,15 @@ static int64_t pick(int64_t given, int64_t otherwise)
 static struct box_line_times complete(const struct box_line_times *given)
 {
 	struct box_line_times times = {
-		.ping_interval_ms = pick(given->ping_interval_ms, usual.ping_interval_ms),
-		.ping_wait_ms = pick(given->ping_wait_ms, usual.ping_wait_ms),
-		.ping_failures = pick(given->ping_failures, usual.ping_failures),
-		.connect_ms = pick(given->connect_ms, usual.connect_ms),
-		.pause_ms = pick(given->pause_ms, usual.pause_ms),
-		.pause_max_ms = pick(given->pause_max_ms, usual.pause_max_ms),
+		.ping_interval_ms = pick(given->ping_interval_ms, defaults.ping_interval_ms),
+		.ping_wait_ms = pick(given->ping_wait_ms, defaults.ping_wait_ms),
+		.ping_failures = pick(given->ping_failures, defaults.ping_failures),
+		.connect_ms = pick(given->connect_ms, defaults.connect_ms),
+		.pause_ms = pick(given->pause_ms, defaults.pause_ms),
+		.pause_max_ms = pick(given->pause_max_ms, defaults.pause_max_ms),
 		.jitter_percent = given->jitter_percent < 0
 			? 0
-			: pick(given->jitter_percent, usual.jitter_percent),
+			: pick(given->jitter_percent, defaults.jitter_percent),
 	};
 	if (times.jitter_percent > 100) {
 		times.jitter_percent = 100;

@@ -44,9 +44,9 @@ void box_upload_cancel(struct box_upload *upload)
 
 static void finish(struct box_upload *upload, const struct box_err *err)
 {
-	const struct box_upload told = *upload;
+	const struct box_upload ended = *upload;
 	box_upload_cancel(upload);
-	told.done(told.arg, told.key, err);
+	ended.done(ended.arg, ended.key, err);
 }
 
 static void piece_answered(

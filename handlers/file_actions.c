@@ -89,7 +89,7 @@ void box_file_action_add_text(struct box_arena *arena, struct box_value *map, co
 
 /* --- reading requests --- */
 
-static struct box_file_action *asked_new(struct box_request *request, enum box_file_kind kind)
+static struct box_file_action *action_new(struct box_request *request, enum box_file_kind kind)
 {
 	struct box_file_action *action = box_arena_alloc(request->arena, sizeof(*action));
 	action->file.ask.kind = kind;
@@ -322,7 +322,7 @@ static int read_write(
 void box_action_file_write(struct box_request *request)
 {
 	struct box_err err;
-	struct box_file_action *action = asked_new(request, BOX_FILE_WRITE);
+	struct box_file_action *action = action_new(request, BOX_FILE_WRITE);
 	int r = read_write(request, &action->file.ask, &err);
 	begin(request, write_done, r, &err);
 }
@@ -375,7 +375,7 @@ static int read_list(
 void box_action_file_list(struct box_request *request)
 {
 	struct box_err err;
-	struct box_file_action *action = asked_new(request, BOX_FILE_LIST);
+	struct box_file_action *action = action_new(request, BOX_FILE_LIST);
 	int r = read_list(request, &action->file.ask, &err);
 	begin(request, list_done, r, &err);
 }
@@ -392,7 +392,7 @@ static void stat_done(void *arg, const struct box_file_outcome *outcome, const s
 
 void box_action_file_stat(struct box_request *request)
 {
-	(void)asked_new(request, BOX_FILE_STAT);
+	(void)action_new(request, BOX_FILE_STAT);
 	begin(request, stat_done, 0, NULL);
 }
 
@@ -401,7 +401,7 @@ void box_action_file_stat(struct box_request *request)
 void box_action_file_mkdir(struct box_request *request)
 {
 	struct box_err err;
-	struct box_backend_file_request *ask = &asked_new(request, BOX_FILE_MKDIR)->file.ask;
+	struct box_backend_file_request *ask = &action_new(request, BOX_FILE_MKDIR)->file.ask;
 	ask->parents = flag_of(request, "parents");
 	int r = read_mode(request, ask, &err);
 	begin(request, done_empty, r, &err);
@@ -409,14 +409,14 @@ void box_action_file_mkdir(struct box_request *request)
 
 void box_action_file_remove(struct box_request *request)
 {
-	struct box_backend_file_request *ask = &asked_new(request, BOX_FILE_REMOVE)->file.ask;
+	struct box_backend_file_request *ask = &action_new(request, BOX_FILE_REMOVE)->file.ask;
 	ask->recursive = flag_of(request, "recursive");
 	begin(request, done_empty, 0, NULL);
 }
 
 void box_action_file_move(struct box_request *request)
 {
-	struct box_backend_file_request *ask = &asked_new(request, BOX_FILE_MOVE)->file.ask;
+	struct box_backend_file_request *ask = &action_new(request, BOX_FILE_MOVE)->file.ask;
 	ask->replace = flag_of(request, "replace");
 	begin(request, done_empty, 0, NULL);
 }

@@ -112,12 +112,13 @@ static void take_result(struct box_measures *measures, struct child *child)
 	struct box_boxd_measured answer;
 	bool wanted = child->wanted;
 	uint32_t id = child->job->id;
-	bool told = box_subprocess_finish(&child->helper, measures->epoll, &answer, sizeof(answer));
+	bool answered = box_subprocess_finish(
+		&child->helper, measures->epoll, &answer, sizeof(answer));
 	job_free(measures, TAKE_PTR(child->job));
 	if (!wanted) {
 		return;
 	}
-	if (!told) {
+	if (!answered) {
 		BOX_LOG(BOX_LOG_WARNING, "measure.died");
 		answer_failed(measures, id, -ECHILD);
 		return;

@@ -531,7 +531,7 @@ int box_mount_roots_seal(struct box_mount_roots *roots, const struct box_policy 
 {
 	box_mount_roots_init(roots);
 	hold_list(&roots->roots, &policy->roots, NULL);
-	box_path_conflicts_fold_roots(&roots->roots);
+	box_path_conflicts_merge_roots(&roots->roots);
 	hold_own(roots, policy->rootfs, "box.local.rootfs");
 	for (uint32_t i = 0; i < policy->image_count && i < BOX_IMAGES_MAX; i++) {
 		char member[sizeof(roots->own[0].name)];

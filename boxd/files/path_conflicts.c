@@ -208,7 +208,7 @@ static bool merge_one_by_its_place(struct box_mount_roots_paths *roots)
 	return false;
 }
 
-void box_path_conflicts_fold_roots(struct box_mount_roots_paths *roots)
+void box_path_conflicts_merge_roots(struct box_mount_roots_paths *roots)
 {
 	while (merge_one_by_its_text(roots)) {
 	}

@@ -11,7 +11,7 @@
 #include "boxd/files/mount_roots.h"
 
 /* Otherwise whoever has the outer root could replace the inner one. */
-void box_path_conflicts_fold_roots(struct box_mount_roots_paths *roots);
+void box_path_conflicts_merge_roots(struct box_mount_roots_paths *roots);
 
 /* 0, or -EINVAL with BOX_ERR_VALUE and a text that begins with the configuration member. The first
  * checks one of Box's own paths, the second all. */

@@ -206,8 +206,9 @@ static void take_result(struct box_caller_roots *roots, struct child *child)
 	struct job *job = child->job;
 	int answer = 0;
 	bool killed = child->helper.killed;
-	bool told = box_subprocess_finish(&child->helper, roots->epoll, &answer, sizeof(answer));
-	int r = told ? answer : killed ? -ETIMEDOUT : -ECHILD;
+	bool answered = box_subprocess_finish(
+		&child->helper, roots->epoll, &answer, sizeof(answer));
+	int r = answered ? answer : killed ? -ETIMEDOUT : -ECHILD;
 	if (r == 0) {
 		r = box_fsmount_make_read_only(job->root->etc);
 	}

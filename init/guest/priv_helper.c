@@ -1,4 +1,4 @@
-/* Owns the privileged helper and the socket to it: one question at a time, each with one answer. In PID 1
+/* Owns the privileged helper and the socket to it: one request at a time, each with one answer. In PID 1
  * called by microvm_boot.c and control.c. */
 #include "init/guest/priv_helper.h"
 
@@ -40,7 +40,7 @@ enum kind {
 	END_GUEST,   /* not answered */
 };
 
-struct question {
+struct request {
 	uint32_t kind;
 	uint32_t reserved;
 	uint64_t number;
@@ -129,18 +129,18 @@ static int set_cgroups(int fd)
 }
 
 /* An fd, 0 for success without an fd, or -errno; of a cgroup a second fd too. */
-static int find_answer(struct question *question, int fd, int *ret_second)
+static int find_answer(struct request *request, int fd, int *ret_second)
 {
-	question->name[sizeof(question->name) - 1] = '\0';
-	switch (question->kind) {
+	request->name[sizeof(request->name) - 1] = '\0';
+	switch (request->kind) {
 	case ASK_TREE:
-		return clone_named(BOX_MICROVM_TREES, question->name);
+		return clone_named(BOX_MICROVM_TREES, request->name);
 	case ASK_WORKSPACE:
 		return box_fsmount_clone(share, BOX_MICROVM_WORKSPACE);
 	case ASK_MOUNT:
-		return clone_numbered(question->number);
+		return clone_numbered(request->number);
 	case ASK_CGROUP:
-		return box_guest_cgroups_make(cgroups, question->number, ret_second);
+		return box_guest_cgroups_make(cgroups, request->number, ret_second);
 	case SET_CGROUPS:
 		return set_cgroups(fd);
 	default:
@@ -148,10 +148,10 @@ static int find_answer(struct question *question, int fd, int *ret_second)
 	}
 }
 
-static int answer(struct question *question, int fd)
+static int answer(struct request *request, int fd)
 {
 	int fds[FDS_MAX] = {-1, -1};
-	int32_t found = find_answer(question, fd, &fds[1]);
+	int32_t found = find_answer(request, fd, &fds[1]);
 	int32_t errnum = found < 0 ? -found : 0;
 	fds[0] = found > 0 ? found : -1;
 	int r = send_with(&errnum, sizeof(errnum), fds, (fds[0] >= 0) + (fds[1] >= 0));
@@ -162,17 +162,17 @@ static int answer(struct question *question, int fd)
 
 static void serve(const struct box_priv_helper *helper)
 {
-	static struct question question;
+	static struct request request;
 	int fds[FDS_MAX];
-	while (receive_with(&question, sizeof(question), fds) == 0) {
+	while (receive_with(&request, sizeof(request), fds) == 0) {
 		int r = 0;
-		if (question.kind == STEP_CLOCK) {
-			(void)box_guest_clock_step((int64_t)question.number);
-		} else if (question.kind == END_GUEST) {
+		if (request.kind == STEP_CLOCK) {
+			(void)box_guest_clock_step((int64_t)request.number);
+		} else if (request.kind == END_GUEST) {
 			helper->end();
 			return;
 		} else {
-			r = answer(&question, fds[0]);
+			r = answer(&request, fds[0]);
 		}
 		box_close_p(&fds[0]);
 		box_close_p(&fds[1]);
@@ -254,18 +254,18 @@ static int receive_answer(int *ret_second)
 
 static int ask_for(uint32_t kind, uint64_t number, const char *name, int fd, int *ret_second)
 {
-	struct question question = {.kind = kind, .number = number};
+	struct request request = {.kind = kind, .number = number};
 	if (socket_fd < 0) {
 		return -ENOTCONN;
 	}
 	if (name) {
-		size_t len = strnlen(name, sizeof(question.name));
-		if (len == sizeof(question.name)) {
+		size_t len = strnlen(name, sizeof(request.name));
+		if (len == sizeof(request.name)) {
 			return -ENAMETOOLONG;
 		}
-		memcpy(question.name, name, len);
+		memcpy(request.name, name, len);
 	}
-	int r = send_with(&question, sizeof(question), &fd, fd >= 0);
+	int r = send_with(&request, sizeof(request), &fd, fd >= 0);
 	if (r < 0 || kind == STEP_CLOCK || kind == END_GUEST) {
 		return r;
 	}

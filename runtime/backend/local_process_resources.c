@@ -30,7 +30,7 @@ struct box_local_process_volumes {
 };
 
 /* A request to boxd; it keeps the box until it is answered. */
-struct question {
+struct request {
 	struct box_backend_box *box;
 	uint32_t number;
 };
@@ -218,15 +218,15 @@ static void take_cgroup(struct box_backend_box *box, uint32_t number,
 static void cgroup_opened(
 	void *arg, const struct box_local_process_cgroup *cgroup, const struct box_err *err)
 {
-	struct question question = *(struct question *)arg;
-	struct box_backend_box *box = question.box;
+	struct request request = *(struct request *)arg;
+	struct box_backend_box *box = request.box;
 	int oom_rest_fd = cgroup->oom_rest_fd;
 	free(arg);
 	if (box->oom_rest_fd < 0) {
 		box->oom_rest_fd = TAKE_FD(oom_rest_fd);
 	}
 	box_close_p(&oom_rest_fd);
-	take_cgroup(box, question.number, cgroup, err);
+	take_cgroup(box, request.number, cgroup, err);
 	box_local_release(box);
 }
 
@@ -234,14 +234,14 @@ void box_local_process_open_cgroup(
 	struct box_backend_box *box, struct box_local_process *process, int64_t memory_mb)
 {
 	const struct box_local *local = box->local;
-	struct question *question = box_alloc(sizeof(*question));
-	*question = (struct question){.box = box, .number = process->number};
+	struct request *request = box_alloc(sizeof(*request));
+	*request = (struct request){.box = box, .number = process->number};
 	process->limited = true;
 	process->pending++;
 	process->memory_mib = memory_mb < UINT32_MAX ? (uint32_t)memory_mb : UINT32_MAX;
 	box_local_hold(box);
 	local->boxd->open_cgroup(local->boxd_arg, box->number, process->number, process->memory_mib,
-		cgroup_opened, question);
+		cgroup_opened, request);
 }
 
 /* --- mounts --- */
@@ -265,41 +265,41 @@ static struct box_local_process_volumes *copy(const struct box_mount *mounts, si
 	return volumes;
 }
 
-static void open_next_mount(struct question *question, struct box_local_process *process);
+static void open_next_mount(struct request *request, struct box_local_process *process);
 
 static void mount_opened(void *arg, int mount, const struct box_err *err)
 {
-	struct question *question = arg;
-	struct box_backend_box *box = question->box;
-	struct box_local_process *process = box_local_process_find(box, question->number);
+	struct request *request = arg;
+	struct box_backend_box *box = request->box;
+	struct box_local_process *process = box_local_process_find(box, request->number);
 	struct box_err own;
 	if (!err && box_local_refuse_mount(mount, &own)) {
 		err = &own;
 	}
 	if (process && !err && !box->closed) {
 		process->volumes->fds[process->volumes->next++] = mount;
-		open_next_mount(question, process);
+		open_next_mount(request, process);
 		return;
 	}
 	/* The process was forgotten meanwhile, or the mount failed. */
 	box_close_p(&mount);
-	free(question);
+	free(request);
 	if (process && err) {
 		resource_ready(box, process, err);
 	}
 	box_local_release(box);
 }
 
-static void open_next_mount(struct question *question, struct box_local_process *process)
+static void open_next_mount(struct request *request, struct box_local_process *process)
 {
-	struct box_backend_box *box = question->box;
+	struct box_backend_box *box = request->box;
 	struct box_local_process_volumes *volumes = process->volumes;
 	if (volumes->next < volumes->count) {
 		box->local->boxd->mount(box->local->boxd_arg, box->number,
-			&volumes->wanted[volumes->next], mount_opened, question);
+			&volumes->wanted[volumes->next], mount_opened, request);
 		return;
 	}
-	free(question);
+	free(request);
 	resource_ready(box, process, NULL);
 	box_local_release(box);
 }
@@ -307,10 +307,10 @@ static void open_next_mount(struct question *question, struct box_local_process 
 void box_local_process_open_volumes(struct box_backend_box *box, struct box_local_process *process,
 	const struct box_mount *mounts, size_t count)
 {
-	struct question *question = box_alloc(sizeof(*question));
-	*question = (struct question){.box = box, .number = process->number};
+	struct request *request = box_alloc(sizeof(*request));
+	*request = (struct request){.box = box, .number = process->number};
 	process->volumes = copy(mounts, count);
 	process->pending++;
 	box_local_hold(box);
-	open_next_mount(question, process);
+	open_next_mount(request, process);
 }
