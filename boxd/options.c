@@ -168,7 +168,7 @@ static int set_socket(struct box_options *options, const char *value, struct box
 	options->socket_path = options->socket_none ? NULL : value;
 	return options->socket_none || value[0] == '/'
 		? 0
-		: wrong_value(err, "socket", value, "absolute path or none");
+		: wrong_value(err, "socket", value, "path (absolute, or \"none\")");
 }
 
 static int set_socket_group(struct box_options *options, const char *value, struct box_err *err)

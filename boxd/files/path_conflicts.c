@@ -381,7 +381,7 @@ static int check_store(const struct box_mount_roots *roots, struct box_err *err)
 		if (!is_everything(root) && is_within(root, store)) {
 			return box_err_set(err, BOX_ERR_VALUE, EINVAL,
 				"box.local.skills_root: %s contains the mount root %s, so that "
-				"nothing could be mounted: have another skills_root",
+				"nothing could be mounted: choose another skills_root",
 				store->path, root->path);
 		}
 	}
@@ -390,7 +390,7 @@ static int check_store(const struct box_mount_roots *roots, struct box_err *err)
 		if (is_within(store, own) || is_within(own, store)) {
 			return box_err_set(err, BOX_ERR_VALUE, EINVAL,
 				"box.local.skills_root: %s and %s (%s) are inside each other, so "
-				"that boxes could read the skills of all: have another skills_root",
+				"that boxes could read the skills of all: choose another skills_root",
 				store->path, own->path, own->name);
 		}
 	}

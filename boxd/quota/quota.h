@@ -5,7 +5,8 @@
  * neighbours and the host keep their space. The mount stays when boxes and boxd end, because the folder is
  * the host's too; after a reboot the next box mounts it again.
  *
- * Here are what the host and a folder have, and what must be done for a folder; quota_task.c does it.
+ * Finds out what the host supports and what a folder has, and decides what must be done for a folder;
+ * quota_task.c does it.
  */
 #pragma once
 
