@@ -67,8 +67,8 @@ static int configure_proc(int fs, const struct box_fsmount_options *options)
 	return options->pids_only ? set_text(fs, "subset", "pid") : 0;
 }
 
-/* The limit of terminals is for the whole host, some thousands. Without one of its own, one box could
- * use up all of them. */
+/* Every terminal belongs to the payload, whichever process opens it. The kernel limits terminals only for
+ * the whole host, to some thousands: without a limit of its own one box could use up all of them. */
 static int configure_devpts(int fs, const struct box_fsmount_options *options)
 {
 	int r = set_text(fs, "ptmxmode", "0666");

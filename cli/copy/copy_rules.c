@@ -1,4 +1,4 @@
-/* Decides by what the source is and what is at the destination. */
+/* Decides where a copy goes, by the type of the source and what exists at the destination. */
 #include "cli/copy/copy_rules.h"
 
 #include <errno.h>

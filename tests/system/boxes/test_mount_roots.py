@@ -352,7 +352,7 @@ def check_refused(place, base, root, text, before=()):
 def test_layout_that_is_refused(layout, name):
     said = check_refused(*layout, LAYOUTS[name])
     assert "the mount root" in said or "could read the skills of all" in said
-    assert "move it out of there" in said or "have another skills_root" in said
+    assert "move it out of there" in said or "choose another skills_root" in said
 
 
 def test_second_name_of_an_image_file(layout):
