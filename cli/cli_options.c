@@ -260,7 +260,7 @@ static int read_letters(const char *letters, const struct box_cli_option *const 
 	return 0;
 }
 
-/* One option, `--name value` or `--name=value`. */
+/* Reads one option, `--name value` or `--name=value`. */
 static int read_option(struct box_arena *arena, int argc, char **argv, int *at,
 	const struct box_cli_option *const *groups, struct box_cli_options *options,
 	struct box_err *err)

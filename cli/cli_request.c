@@ -31,7 +31,7 @@ static void answered(void *arg, const struct box_value *data, const struct box_e
 	}
 }
 
-/* Until there is an answer, a signal, or the timeout. */
+/* Waits for the answer, a signal, or the timeout. */
 static int await(struct box_client *client, const struct question *question, struct box_err *err)
 {
 	uint64_t until_ms = box_clock_ms() + BOX_CLI_CALL_MS;

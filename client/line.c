@@ -434,7 +434,7 @@ static uint64_t deadline(int timeout_ms)
 	return timeout_ms < 0 ? UINT64_MAX : box_clock_ms() + (uint64_t)timeout_ms;
 }
 
-/* One turn; false when the time is over. */
+/* Runs one turn; false when the time is over. */
 static bool turn_before(struct box_line *line, uint64_t until_ms)
 {
 	uint64_t now = box_clock_ms();

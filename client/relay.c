@@ -61,7 +61,7 @@ static uint64_t in_end(const struct box_relay *relay)
 	return relay->in_taken + relay->input.len;
 }
 
-/* Where the queue is full the connection breaks, and this is sent on the next one. */
+/* If the queue is full, the connection breaks, and this is sent on the next one. */
 static void send_kind(
 	struct box_relay *relay, enum kind kind, uint64_t offset, struct box_str bytes)
 {
@@ -208,7 +208,7 @@ static const char *take_begin(struct box_relay *relay, struct box_str body)
 		relay->received = relay->confirmed = offset;
 		relay->in_taken = relay->in_sent = input;
 	} else {
-		/* What is missing was read by another client meanwhile. */
+		/* Missing output was read by another client meanwhile. */
 		relay->received = BOX_MAX(offset, relay->received);
 		relay->confirmed = offset;
 		if (!resume_input(relay, input)) {

@@ -244,7 +244,7 @@ const struct box_filter_row box_filter_rows[] = {
 	DENY(clock_settime), DENY(clock_adjtime), DENY(adjtimex),
 	/* every file system of the host at once, or a whole one */
 	DENY(sync), DENY(syncfs),
-	/* where memory lies */
+	/* NUMA placement, and locking all memory */
 	DENY(mbind), DENY(set_mempolicy), DENY(get_mempolicy), DENY(migrate_pages), DENY(move_pages),
 	ROW(set_mempolicy_home_node, 450, refuse, refuse), DENY(mlockall), DENY(munlockall),
 	/* what the rest of the host has in its page cache */

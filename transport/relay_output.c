@@ -55,7 +55,7 @@ static void repair(struct box_relay_output_chunk *chunk)
 	chunk->len = text.len;
 }
 
-/* Where the next line that is not empty begins. */
+/* The start of the next line that is not empty. */
 static size_t skip_empty(const struct box_buf *run, size_t at)
 {
 	while (at < run->len && run->bytes[at] == '\n') {

@@ -92,13 +92,13 @@ static enum box_vmm_probe_end look_at_kvm(void)
 
 /* --- booting a guest --- */
 
-/* What a boot has shown. */
+/* The result of a boot. */
 struct boot_result {
 	uint32_t took_ms;
 	char text[BOX_MICROVM_TEXT_MAX]; /* of the guest's console, if it failed */
 };
 
-/* What the guest is made of. */
+/* What the test guest is started with. */
 struct parts {
 	char folder[64]; /* for the socket */
 	char socket_path[80];
@@ -248,7 +248,7 @@ static int run_guest(struct box_libkrun *krun, const struct parts *parts,
 		pipe2(report_pipe, O_CLOEXEC) < 0) {
 		return box_err_set(err, BOX_ERR_OS, errno, "%s", box_err_strerror(errno));
 	}
-	/* What is left of the microVM when its watcher has ended becomes our child. */
+	/* Processes of the microVM that outlive its watcher become our children. */
 	(void)prctl(PR_SET_CHILD_SUBREAPER, 1L, 0L, 0L, 0L);
 	pid_t pid = fork();
 	if (pid == 0) {

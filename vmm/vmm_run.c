@@ -92,7 +92,7 @@ static int load_library(struct box_err *err)
 	return box_libkrun_open(folders.list, &vmm.krun, NULL, err);
 }
 
-/* One byte, and the workspace if there is one. */
+/* Receives one byte, and the fd of the workspace if there is one. */
 static int await_order(struct box_err *err)
 {
 	char order = 0;

@@ -37,7 +37,7 @@
 
 typedef size_t (*add_fn)(void *sum, const char *text, size_t len);
 
-/* Where the field begins, or `end`. */
+/* The start of a field, or `end`. */
 static const char *find_field(const char *line, const char *end, int wanted)
 {
 	const char *at = line;

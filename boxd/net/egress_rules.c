@@ -20,7 +20,7 @@
 #define WORD_MAX 64
 #define REMOVALS_MAX 64 /* per run of nft: the others wait for the next run */
 
-/* Of a slot. */
+/* The state of a slot. */
 enum {
 	OPEN,
 	LIMITED,

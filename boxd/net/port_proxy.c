@@ -477,7 +477,7 @@ _Noreturn static void run_child(
 	run_loop(&proxy, sock_diag);
 }
 
-/* What the child has reported: 0, or -errno. */
+/* Waits for the report of the child: 0, or -errno. */
 static int await_report(int report)
 {
 	struct pollfd wait = {.fd = report, .events = POLLIN};

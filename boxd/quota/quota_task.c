@@ -398,7 +398,8 @@ static int open_under(struct work *work)
 	return box_location_open_no_follow(tree, folder->name, &work->under);
 }
 
-/* What cannot be removed is hidden by the mount, and is tried again when a box next needs the folder. */
+/* Files that cannot be removed are hidden by the mount; removing them is tried again when a box next needs the
+ * folder. */
 static void sweep(struct work *work, bool mounted)
 {
 	struct box_err err = {0};

@@ -336,7 +336,7 @@ static void reload_config(struct box_serve *serve)
 	}
 	r = send_plain(serve, BOX_BOXD_RELOAD, &fd, 1);
 	if (r == -EPIPE) {
-		/* It has died, and boxd does not know yet. */
+		/* box-rpc has died, and boxd does not know it yet. */
 		serve->reload_wanted = true;
 		return;
 	}
@@ -439,7 +439,7 @@ static const char *take_check_path(struct box_serve *serve, struct box_packet *p
 	return reply(serve, &answer, sizeof(answer), NULL, 0);
 }
 
-/* --- in: the start of box-rpc, and what its successor needs --- */
+/* --- received: the start of box-rpc, and what its successor needs --- */
 
 static int send_listeners(struct box_serve *serve)
 {

@@ -84,7 +84,7 @@ static int run_script(struct box_copy *copy, const char *const *words, size_t co
 
 /* --- one file --- */
 
-/* Of a file that grows meanwhile the first `left` bytes are copied, as of one in a folder. */
+/* If a file grows meanwhile, its first `left` bytes are copied, as with files in a folder. */
 static ssize_t give_file(void *arg, char *to, size_t max, struct box_err *err)
 {
 	struct source *source = arg;

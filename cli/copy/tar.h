@@ -22,7 +22,7 @@ enum box_tar_type {
 
 struct box_tar_entry {
 	enum box_tar_type type;
-	const char *what; /* in words */
+	const char *what; /* the reason as text */
 	unsigned mode;    /* the lower 12 bits */
 	int64_t size;     /* of a file's data; 0 for others */
 	int64_t mtime_sec;

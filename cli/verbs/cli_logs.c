@@ -196,7 +196,7 @@ static void dial_again(struct logs *logs, int wake_fd)
 	}
 }
 
-/* Until everything is shown; with -f until the process has ended. */
+/* Runs until everything is shown; with -f until the process has ended. */
 static int follow(struct logs *logs, int wake_fd)
 {
 	struct source *out = &logs->sources[0];

@@ -50,7 +50,7 @@ static void look_at_host(void *arg, void *result)
 	box_host_state_close(&state);
 }
 
-/* What the options ask for, with the defaults and checks of the runtime. */
+/* Builds the request of the options, with the defaults and checks of the runtime. */
 static int make_request(
 	const struct box_spec *spec, struct box_plan_request *ret_request, struct box_err *err)
 {
@@ -126,7 +126,7 @@ static int check_mounts(
 	return r;
 }
 
-/* As one line without control characters: paths and names may have any bytes. */
+/* Prints one line without control characters: paths and names may have any bytes. */
 static void print_safely(const char *text)
 {
 	for (const char *at = text; *at; at++) {

@@ -228,7 +228,7 @@ static void turn(struct stream *stream)
 	}
 }
 
-/* Until the command ends or a signal ends us. */
+/* Runs until the command ends or a signal ends us. */
 static int follow(struct stream *stream)
 {
 	struct box_err err;

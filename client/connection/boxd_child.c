@@ -33,7 +33,7 @@
 #define LOG_LINES_SHOWN 8
 #define END_MS 4000 /* it should end within 2 s after its stdin was closed */
 #define TERM_MS 2000
-#define LOOK_MS 20 /* between two looks, after SIGKILL and where there are no pidfds */
+#define LOOK_MS 20 /* between two checks, after SIGKILL and without pidfds */
 
 #define INSTANCE_VARIABLE "LANGBOT_BOX_TRUSTED_INSTANCE_UUID"
 #define TOKEN_VARIABLE "LANGBOT_BOX_CONTROL_TOKEN"
@@ -284,7 +284,7 @@ static bool reap(struct box_boxd_child *child, int timeout_ms, siginfo_t *ret_in
 		r = waitid(P_PID, (id_t)child->pid, ret_info,
 			WEXITED | (timeout_ms == 0 ? WNOHANG : 0));
 	} while (r < 0 && errno == EINTR);
-	/* In a process that ignores SIGCHLD there is no status. */
+	/* A process that ignores SIGCHLD gets no status. */
 	return r < 0 || ret_info->si_pid != 0;
 }
 

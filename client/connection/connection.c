@@ -331,7 +331,7 @@ static void connection_init(
 		options->workspace ? options->workspace : BOX_WORKSPACE_DEFAULT);
 }
 
-/* What was given, else a variable that is not empty, else the default. */
+/* The given value, else that of a variable that is not empty, else the default. */
 static const char *pick(const char *given, const char *variable, const char *otherwise)
 {
 	const char *value = given ? given : getenv(variable);

@@ -41,7 +41,7 @@ static void choose_mask(const struct box_wire *wire, unsigned char mask[BOX_WS_M
 	if (wire->loopback) {
 		memset(mask, 0, BOX_WS_MASK_BYTES);
 	} else {
-		/* So few bytes are never cut short or interrupted by a signal. */
+		/* Up to 256 bytes getrandom returns all, and is not interrupted. */
 		if (getrandom(mask, BOX_WS_MASK_BYTES, 0) != BOX_WS_MASK_BYTES) {
 			abort();
 		}
@@ -328,7 +328,7 @@ int box_wire_next_bytes(struct box_wire *wire, struct box_buf *ret_bytes, struct
 		case BOX_WS_PONG:
 			break;
 		case BOX_WS_PING:
-			/* Where the queue is full the next request fails. */
+			/* If the queue is full, the next request fails. */
 			(void)send_frame(
 				wire, BOX_WS_OP_PONG, wire->ws.control, wire->ws.control_len);
 			break;

@@ -196,7 +196,7 @@ static int refuse_unknown(const struct box_fields *fields, const struct box_valu
 	return box_fields_refuse_unknown(fields, all, BOX_PROFILE_FIELDS + 3, map);
 }
 
-/* Where the operator gives one of the two times, the base's other time is adapted to it; two that do not fit are
+/* If the operator sets one of the two times, the base's other time is adapted to it; two that do not fit are
  * an error. */
 static int fit_times(
 	const struct box_fields *fields, const struct box_value *map, struct box_profile *profile)

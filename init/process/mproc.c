@@ -32,12 +32,13 @@
 /* The most that a pipe holds: whatever comes after it was written by other processes. */
 #define LAST_BYTES (1024U * 1024)
 #define LAST_READS (LAST_BYTES / BOX_INIT_STDERR_TAIL_MAX)
-#define EXIT_SIGNALED 128               /* exit code of a process killed by signal n: 128 + n */
-#define SHRINK_MS 1000                  /* unused memory for output is kept this long */
-#define REPORT_MS 500                   /* minimum time between two reports of stderr */
-#define INPUT_REPORT_BYTES (32U * 1024) /* input written to stdin is reported after so many bytes */
-#define INPUT_REPORT_MS 10              /* or after this time */
-#define LOG_READ_BYTES (64U * 1024)     /* space that a log makes for each read */
+#define EXIT_SIGNALED 128 /* exit code of a process killed by signal n: 128 + n */
+#define SHRINK_MS 1000    /* unused memory for output is kept this long */
+#define REPORT_MS 500     /* minimum time between two reports of stderr */
+#define INPUT_REPORT_BYTES \
+	(32U * 1024)                /* input written to stdin is reported after this many bytes */
+#define INPUT_REPORT_MS 10          /* or after this time */
+#define LOG_READ_BYTES (64U * 1024) /* space that a log makes for each read */
 
 struct mproc {
 	uint32_t id;         /* chosen by box-rpc; 0: this entry is free */

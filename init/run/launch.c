@@ -389,7 +389,7 @@ static pid_t start(struct box_launch *launch)
 		return r;
 	}
 	if (launch->failure->errnum == 0) {
-		/* It has executed its program, or was killed before: its wait status will tell. */
+		/* It has executed its program, or was killed before: its wait status shows that. */
 		launch->failure->step = BOX_INIT_STEP_NONE;
 	}
 	return pid;

@@ -382,7 +382,7 @@ int box_config_may_make_workspace(const struct box_config *config, struct box_er
 			box_buf_free(&roots);
 			return 0;
 		}
-		/* What passes the limit is cut from the message in any case. */
+		/* Text beyond the limit is cut from the message in any case. */
 		(void)box_buf_append_str(&roots, i > 0 ? ", " : "");
 		(void)box_buf_append_str(&roots, box_fields_echo(config->arena, box_str(root)));
 	}

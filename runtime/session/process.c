@@ -496,7 +496,7 @@ static void set_ended(struct box_process *process, const struct box_backend_proc
 		box_log_str("process", process->id), box_log_int("code", state->exit_code));
 }
 
-/* Where the last characters of a text begin. */
+/* The start of the last characters of a text. */
 static size_t last_characters(struct box_str text, size_t characters)
 {
 	size_t at = text.len;

@@ -306,7 +306,7 @@ const char *box_spec_lists_volumes_text(struct box_arena *arena, const struct bo
 	struct box_buf text = box_buf(BOX_ERROR_TEXT_MAX);
 	for (size_t i = 0; i < spec->volume_count; i++) {
 		const struct box_mount *volume = &spec->volumes[i];
-		/* What passes the limit is cut from the message in any case. */
+		/* Text beyond the limit is cut from the message in any case. */
 		(void)box_buf_append_str(&text, i > 0 ? "," : "");
 		(void)box_buf_append_str(&text, box_fields_echo(arena, box_str(volume->host_path)));
 		(void)box_buf_append_str(&text, ":");

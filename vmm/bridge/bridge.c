@@ -524,7 +524,7 @@ static int forward(void)
 			(has_packet && !state.attaching ? POLLOUT : 0);
 		struct pollfd fds[] = {
 			{.fd = state.bridge->control, .events = (short)control},
-			/* Not polled without events: a closed connection would be reported always. */
+			/* Not polled without events: a closed connection would be reported every time. */
 			{.fd = stream ? state.stream : -1, .events = (short)stream},
 			{.fd = state.console_fd, .events = POLLIN},
 			{.fd = state.bridge->signals, .events = POLLIN},
