@@ -7,9 +7,9 @@
 #define BOX_RATE_LIMIT_MS 1000 /* between two log lines about the same kind of event */
 
 struct box_rate_limit {
-	bool reported;        /* at least once */
-	uint64_t reported_ms; /* the last time */
-	uint64_t count;       /* since then */
+	bool logged;        /* at least once */
+	uint64_t logged_ms; /* the last time */
+	uint64_t count;     /* since then */
 };
 
 static inline void box_rate_limit_count(struct box_rate_limit *tally)
@@ -21,13 +21,12 @@ static inline void box_rate_limit_count(struct box_rate_limit *tally)
 static inline bool box_rate_limit_due(
 	struct box_rate_limit *tally, uint64_t now_ms, uint64_t *ret_count)
 {
-	if (tally->count == 0 ||
-		(tally->reported && now_ms - tally->reported_ms < BOX_RATE_LIMIT_MS)) {
+	if (tally->count == 0 || (tally->logged && now_ms - tally->logged_ms < BOX_RATE_LIMIT_MS)) {
 		return false;
 	}
 	*ret_count = tally->count;
-	tally->reported = true;
-	tally->reported_ms = now_ms;
+	tally->logged = true;
+	tally->logged_ms = now_ms;
 	tally->count = 0;
 	return true;
 }

@@ -2,4 +2,4 @@
 # group: host
 # opens: strangers-fill-the-log
 # file: base/rate_limit.h
-s/ \|\| \(tally->told \&\& now_ms - tally->told_ms < BOX_RATE_LIMIT_MS\)//
+s/ \|\| \(tally->logged \&\& now_ms - tally->logged_ms < BOX_RATE_LIMIT_MS\)//
