@@ -179,7 +179,7 @@ static int check_tree(const char *name, const char *path, const char *const *roo
 			"box.%s: %s %s the mount root %s, so that boxes could change it: move it "
 			"out of there, or have other local.allowed_mount_roots (host_root by "
 			"default)",
-			name, box_fields_echo(arena, box_str(path)), below ? "is in" : "has in it",
+			name, box_fields_echo(arena, box_str(path)), below ? "is in" : "contains",
 			box_fields_echo(arena, box_str(root)));
 	}
 	return 0;
@@ -193,7 +193,7 @@ static int check_store(
 	for (const char *const *root = config->mount_roots; *root; root++) {
 		if (strcmp(*root, "/") != 0 && is_in(*root, config->skills_root)) {
 			return box_err_set(err, BOX_ERR_VALUE, EINVAL,
-				"box.local.skills_root: %s has in it the mount root %s, so that "
+				"box.local.skills_root: %s contains the mount root %s, so that "
 				"nothing could be mounted: have another skills_root",
 				box_fields_echo(arena, box_str(config->skills_root)),
 				box_fields_echo(arena, box_str(*root)));

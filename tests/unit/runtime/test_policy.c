@@ -308,7 +308,7 @@ TEST(layouts)
 		{"{\"local\":{\"host_root\":\"/srv/box\",\"rootfs\":\"/srv/box\"}}",
 			"box.local.rootfs: /srv/box is in the mount root /srv/box, so that"},
 		{"{\"local\":{\"host_root\":\"/srv/box\",\"rootfs\":\"/srv\"}}",
-			"box.local.rootfs: /srv has in it the mount root /srv/box, so that"},
+			"box.local.rootfs: /srv contains the mount root /srv/box, so that"},
 		{"{\"local\":{\"host_root\":\"/srv/box\"},\"images\":{\"a\":\"/srv/box/i/a.img\"}}",
 			"box.images.a: /srv/box/i/a.img is in the mount root /srv/box, so that"},
 		{"{\"local\":{\"host_root\":\"/srv/box\",\"allowed_mount_roots\":[\"/x\",\"/srv/r\"],"
@@ -322,7 +322,7 @@ TEST(layouts)
 		{"{\"local\":{\"host_root\":\"/srv/box\",\"rootfs\":\"/srv/boxes\"}}", NULL},
 		/* The skill store may be in a root, but no root in the store. */
 		{"{\"local\":{\"allowed_mount_roots\":[\"/srv/s/x\"],\"skills_root\":\"/srv/s\"}}",
-			"box.local.skills_root: /srv/s has in it the mount root /srv/s/x, so that"},
+			"box.local.skills_root: /srv/s contains the mount root /srv/s/x, so that"},
 	};
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		struct box_err err = {0};
