@@ -9,8 +9,8 @@
 
 #include "base/cleanup.h"
 #include "base/limits.h"
+#include "plan/plan.h"
 #include "protocol/packet.h"
-#include "runtime/config/policy.h"
 
 int box_boxd_client_check_layout(const struct box_policy *policy, struct box_err *err)
 {

@@ -237,7 +237,7 @@ static int check(const struct box_egress_rules_slots *slots, const struct box_ro
 	}
 	if (!box_egress_rules_match(slots, slot, addresses, listing)) {
 		return box_err_set(err, BOX_ERR_BACKEND_UNAVAILABLE, EIO,
-			"egress cannot be held: the rules of the box are not what was set");
+			"egress cannot be enforced: the rules of the box are not what was set");
 	}
 	return 0;
 }

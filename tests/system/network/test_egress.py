@@ -149,7 +149,7 @@ def rules_of(play):
 def test_rules_that_differ_stop_the_start(start, rootless, changed):
     play = start(rootless=rootless, nft=changed)
     play.say(f"box only {netlib.SITE}/32:80")
-    play.answer("error 5 egress cannot be held: the rules of the box are not what was set")
+    play.answer("error 5 egress cannot be enforced: the rules of the box are not what was set")
     # Boxes without an allowlist are still made.
     all_are(play.box().probe(SITE), "internet")
 
@@ -158,7 +158,7 @@ def test_one_that_failed_is_no_other_box_s_fault(start, rootless):
     play = start(rootless=rootless, nft="sed 's/tcp dport 81 accept/tcp dport 82 accept/'")
     play.box(f"{netlib.SITE}/32:80")
     play.say(f"box only {netlib.SITE}/32:81")
-    play.answer("error 5 egress cannot be held")
+    play.answer("error 5 egress cannot be enforced")
     box = play.box(f"{netlib.SITE}/32:80")
     assert box.probe(SITE, OTHER_PORT) == {SITE: "internet", OTHER_PORT: REFUSED}
 

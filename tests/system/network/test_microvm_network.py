@@ -100,7 +100,7 @@ def test_a_read_back_that_differs_stops_the_start(world):  # noqa: F811
             told = runtime.client.fail(
                 "box_create_session", runtime.spec("lossy", LISTED), SECONDS
             )
-            assert "egress cannot be held: the rules of the box are not what was set" in told
+            assert "egress cannot be enforced: the rules of the box are not what was set" in told
             runtime.await_boxes(0)
 
 

@@ -202,7 +202,7 @@ def test_a_read_back_that_differs_stops_the_start(place, shell, world):
             refusal = client.fail(
                 "box_create_session", spec_of(place, "s", ONLY_SITE), seconds=60
             )
-            assert "egress cannot be held: the rules of the box are not what was set" in refusal
+            assert "egress cannot be enforced: the rules of the box are not what was set" in refusal
             assert ask(place, client, "free", None, SITE) == {SITE: "internet"}
             other = {"allow": [f"{netlib.SITE}:{netlib.OTHER_PORT}"]}
             assert ask(place, client, "s", other, OTHER_PORT) == {OTHER_PORT: "internet"}
