@@ -92,7 +92,9 @@ struct box_cli_option {
 extern const struct box_cli_option box_cli_options_common[];
 #define BOX_CLI_COMMON_USAGE                                                           \
 	"      --endpoint URL     the runtime, ws://HOST[:PORT] or unix:/PATH\n"       \
-	"                         (default: $BOX_ENDPOINT)\n"                          \
+	"                         (default: $BOX_ENDPOINT, else the operator's\n"      \
+	"                         Unix socket, else\n"                                 \
+	"                         127.0.0.1:5410; run starts a boxd of its own)\n"     \
 	"      --instance ID      instance id of the runtime (default:\n"              \
 	"                         $LANGBOT_BOX_TRUSTED_INSTANCE_UUID, else \"box\")\n" \
 	"      --workspace ID     workspace of the boxes (default: \"box\")\n"         \
@@ -125,16 +127,16 @@ extern const struct box_cli_option box_cli_options_backend[];
 
 /* Of one command in a box. */
 extern const struct box_cli_option box_cli_options_command[];
-#define BOX_CLI_COMMAND_USAGE                                                             \
-	"      --timeout SEC      stop the command after this time and exit with 124;\n"  \
-	"                         an existing box is kept (default: no timeout)\n"        \
-	"      --mount HOST:BOX[:ro|rw]\n"                                                \
-	"                         mount a host folder in the box; repeatable (default:\n" \
-	"                         rw)\n"                                                  \
-	"      --workdir PATH     working directory (default: /workspace)\n"              \
-	"      --env NAME[=VALUE] set an environment variable, or pass on the one of\n"   \
-	"                         this shell; repeatable\n"                               \
-	"  -i, --interactive      with -t: send what is typed to the command\n"           \
+#define BOX_CLI_COMMAND_USAGE                                                            \
+	"      --timeout SEC      stop the command after this time and exit with 124;\n" \
+	"                         a box of box create is kept (default: no timeout)\n"   \
+	"      --mount HOST:BOX[:ro|rw]\n"                                               \
+	"                         mount a host folder for this command; repeatable\n"    \
+	"                         (default: rw)\n"                                       \
+	"      --workdir PATH     working directory (default: /workspace)\n"             \
+	"      --env NAME[=VALUE] set an environment variable, or pass on the one of\n"  \
+	"                         this shell; repeatable\n"                              \
+	"  -i, --interactive      with -t: send what is typed to the command\n"          \
 	"  -t, --tty              allocate a terminal for the command\n"
 
 /* Which skill a command sees. */

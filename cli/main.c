@@ -167,7 +167,12 @@ int box_cli_open(const struct box_client_options *options, struct box_client **r
 	struct box_err *err)
 {
 	int r = box_client_open(options, ret_client, err);
-	if (r == -ECONNREFUSED && !options->endpoint) {
+	if ((r == -ECONNREFUSED || r == -ENOENT) && options->endpoint &&
+		strncmp(options->endpoint, "unix:", 5) == 0) {
+		(void)box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, -r,
+			"no boxd listens on %s: start one with `boxd --socket %s`",
+			options->endpoint, options->endpoint + 5);
+	} else if (r == -ECONNREFUSED && !options->endpoint) {
 		(void)box_err_set(err, BOX_ERR_RUNTIME_UNAVAILABLE, ECONNREFUSED,
 			"no boxd answers on 127.0.0.1:5410: start one with `boxd`, or specify "
 			"one with --endpoint");

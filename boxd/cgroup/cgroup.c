@@ -138,7 +138,7 @@ static const char *advice(int r)
 		return "; mount cgroups writable";
 	case EACCES:
 	case EPERM:
-		return "; start in a group of our own (systemd: Delegate=yes)";
+		return "; start boxd in a cgroup of its own (systemd: Delegate=yes)";
 	case EBUSY:
 		return "; processes that cannot be moved are in our group";
 	default:

@@ -83,9 +83,10 @@ int box_cgroup_parent_make(
 			(unsigned long long)number);
 		r = try_make(own, name, ret_parent);
 	}
-	return r == 0 ? 0
-		      : box_err_set(err, BOX_ERR_BOX, -r, "cannot make a group below our own: %s",
-				box_err_strerror(-r));
+	return r == 0
+		? 0
+		: box_err_set(err, BOX_ERR_BOX, -r, "cannot make a cgroup below that of boxd: %s",
+			  box_err_strerror(-r));
 }
 
 void box_cgroup_own_lock(int own)
@@ -196,8 +197,8 @@ void box_cgroup_parent_sweep(int own, const struct box_cgroup_manager *manager)
 			continue;
 		}
 		int r = box_cgroup_parent_remove(own, name, manager, SWEEP_TRIES);
-		/* -EAGAIN: locked, its owner is alive. */
-		if (r < 0 && r != -EAGAIN) {
+		/* -EAGAIN: locked, its owner is alive. -EACCES: it belongs to another user's boxd. */
+		if (r < 0 && r != -EAGAIN && r != -EACCES) {
 			BOX_LOG(BOX_LOG_WARNING, "cgroup.left", box_log_str("group", name),
 				box_log_errno("why", r));
 		}

@@ -22,7 +22,9 @@ static const struct box_cli_option common[] = {
 };
 #define COMMON_USAGE                                                                   \
 	"      --endpoint URL     the runtime, ws://HOST[:PORT] or unix:/PATH\n"       \
-	"                         (default: $BOX_ENDPOINT)\n"                          \
+	"                         (default: $BOX_ENDPOINT, else the operator's\n"      \
+	"                         Unix socket, else\n"                                 \
+	"                         127.0.0.1:5410)\n"                                   \
 	"      --instance ID      instance id of the runtime (default:\n"              \
 	"                         $LANGBOT_BOX_TRUSTED_INSTANCE_UUID, else \"box\")\n" \
 	"      --workspace ID     workspace of the boxes (default: \"box\")\n"         \

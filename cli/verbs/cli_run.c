@@ -81,13 +81,17 @@ static int run_verb(const struct cli *cli)
 	if (words->count == 0 && !box_cli_is_interactive(cli)) {
 		return box_cli_usage_error(cli, "no command");
 	}
-	if (cli->options.config && cli->options.endpoint) {
-		return box_cli_usage_error(
-			cli, "--config is for a boxd that box starts: leave out --endpoint");
+	/* A runtime that others use, too, keeps its configuration and its backend. */
+	bool is_shared = box_cli_client_options(cli, true).endpoint != NULL;
+	if (cli->options.config && is_shared) {
+		return box_cli_usage_error(cli,
+			"--config is for a boxd that box starts: leave out "
+			"--endpoint and unset BOX_ENDPOINT");
 	}
-	if (cli->options.backend && cli->options.endpoint) {
-		return box_cli_usage_error(
-			cli, "--backend is for a boxd that box starts: leave out --endpoint");
+	if (cli->options.backend && is_shared) {
+		return box_cli_usage_error(cli,
+			"--backend is for a boxd that box starts: leave out "
+			"--endpoint and unset BOX_ENDPOINT");
 	}
 	if (box_cli_check_terminal(cli, &err) < 0 || box_cli_spec(cli, name, &spec, &err) < 0 ||
 		box_cli_add_command(cli, words->items, words->count, &spec, &err) < 0) {

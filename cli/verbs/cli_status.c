@@ -90,7 +90,8 @@ static void print_status(const struct box_value *status)
 	if (idle_sec == 0) {
 		(void)printf("%-*s are kept\n", WIDTH, "idle boxes");
 	} else {
-		(void)printf("%-*s are removed after %lld s\n", WIDTH, "idle boxes", idle_sec);
+		(void)printf("%-*s are removed after %lld s; those of box create stay\n", WIDTH,
+			"idle boxes", idle_sec);
 	}
 	print_list("features", box_map_get(status, "features"), false);
 	print_list("warnings", box_map_get(status, "warnings"), true);

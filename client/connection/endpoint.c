@@ -146,7 +146,7 @@ int box_endpoint_parse(const char *url, struct box_endpoint *ret_endpoint, struc
 		return refuse(err, url, "TLS is not supported; use ws:// through a TLS proxy");
 	}
 	if (!at) {
-		return refuse(err, url, "must begin with ws:// or unix:");
+		return refuse(err, url, "must begin with ws://, http:// or unix:");
 	}
 	struct box_str authority = {at, strcspn(at, "/?#")};
 	struct box_str path = box_str(at + authority.len);

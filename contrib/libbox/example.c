@@ -1,8 +1,7 @@
 /* A program on libbox: runs a command in a box, reads a file there, and says how the runtime is.
  *
  *   cc example.c -o example $(pkg-config --cflags --libs box)
- *   ./example 'echo hello'                                a boxd of its own, as a child; in a
- *                                                         container ws://127.0.0.1:5410
+ *   ./example 'echo hello'                                a boxd of its own, as a child
  *   ./example 'echo hello' ws://127.0.0.1:5410            one that listens
  */
 #include <stdio.h>

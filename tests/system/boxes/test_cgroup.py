@@ -421,7 +421,7 @@ def test_without_rights_it_says_so():
         shutil.copy(program(), folder)
         with Owner(f"{folder}/cgroup_driver", user=65534, group=65534, extra_groups=[]) as nobody:
             assert nobody.mode == "none"
-            assert "Permission denied; start in a group of our own" in nobody.why
+            assert "Permission denied; start boxd in a cgroup of its own" in nobody.why
             refused = nobody.ask_line("make a 0 5 0")
             assert refused == f"error no limits can be set here: {nobody.why}"
     finally:

@@ -172,6 +172,13 @@ def test_run_gives_its_boxd_a_configuration(tmp_path):
     assert (code, out) == (125, "") and "--config is for a boxd that box starts" in told
 
 
+@pytest.mark.parametrize("option", ["--config", "--backend"])
+def test_run_changes_no_runtime_that_others_use(boxd, option):
+    """Also one that only the environment names: boxes of others would get this backend."""
+    code, out, told = box("run", option, "native", "true", env={"BOX_ENDPOINT": boxd.url})
+    assert (code, out) == (125, "") and f"{option} is for a boxd that box starts" in told
+
+
 def test_boxd_is_found_on_path(tmp_path):
     shutil.copy2(build() / "box", tmp_path / "box")
     env = {"PATH": f"/nonexistent:{build()}"}
@@ -411,7 +418,7 @@ def test_a_worker_that_dies_takes_the_command_with_it(boxd):
         (["exec", "a", "--memory=64", "x"], "unknown option --memory"),
         (["ls", "a"], "ls: takes no arguments (see box ls --help)"),
         (["rm"], "rm: expected at least one NAME (see box rm --help)"),
-        (["ls", "--endpoint=h:1"], 'endpoint "h:1": must begin with ws:// or unix:'),
+        (["ls", "--endpoint=h:1"], 'endpoint "h:1": must begin with ws://, http:// or unix:'),
     ]
     + [
         (

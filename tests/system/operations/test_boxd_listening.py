@@ -17,6 +17,11 @@ TOKEN = "t0ken-" * 8
 
 # Listening.
 
+IN_USE = (
+    "Address already in use; "
+    "if it is another boxd (see box status), choose a port with --ws-control-port"
+)
+
 
 def test_loopback_only_by_default(start_boxd):
     boxd = start_boxd()
@@ -66,8 +71,7 @@ def test_port_taken(programs, start_boxd):
     port = first.port
     result = run(programs, f"--ws-control-port={port}")
     assert (result.returncode, result.stdout) == (1, "")
-    reason = "Address already in use"
-    assert result.stderr == f"boxd: cannot listen on 127.0.0.1 port {port}: {reason}\n"
+    assert result.stderr == f"boxd: cannot listen on 127.0.0.1 port {port}: {IN_USE}\n"
 
 
 def test_ipv6_port_taken(programs):
@@ -82,7 +86,7 @@ def test_ipv6_port_taken(programs):
         other.listen()
         result = run(programs, f"--ws-control-port={port}")
     assert result.returncode == 1
-    assert result.stderr == f"boxd: cannot listen on ::1 port {port}: Address already in use\n"
+    assert result.stderr == f"boxd: cannot listen on ::1 port {port}: {IN_USE}\n"
 
 
 @pytest.mark.parametrize("host", ["nowhere.invalid", "192.0.2.1"])

@@ -526,6 +526,6 @@ TEST(a_cgroup_parent_in_a_folder_that_is_gone)
 	make_place();
 	ASSERT_INT(rmdir(place), 0);
 	ASSERT_INT(box_cgroup_parent_make(top, name, &parent, &err), -ENOENT);
-	ASSERT_STR(err.text, "cannot make a group below our own: No such file or directory");
+	ASSERT_STR(err.text, "cannot make a cgroup below that of boxd: No such file or directory");
 	ASSERT_INT(parent, -1);
 }

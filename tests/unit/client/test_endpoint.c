@@ -101,7 +101,7 @@ TEST(refuses_other_endpoints)
 	static const char port[] = "the port must be 1 to 65535";
 	static const char path[] = "the path is too long or has invalid characters";
 	static const char tls[] = "TLS is not supported; use ws:// through a TLS proxy";
-	static const char scheme[] = "must begin with ws:// or unix:";
+	static const char scheme[] = "must begin with ws://, http:// or unix:";
 	static const struct {
 		const char *url;
 		const char *why;

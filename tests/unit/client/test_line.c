@@ -282,7 +282,7 @@ TEST(options_that_never_work_are_refused)
 	struct box_err err;
 	struct box_line_options options = {.client = {.endpoint = "ftp://h"}};
 	ASSERT_INT(box_line_open(&options, &line, &err), -EINVAL);
-	ASSERT_STR(err.text, "endpoint \"ftp://h\": must begin with ws:// or unix:");
+	ASSERT_STR(err.text, "endpoint \"ftp://h\": must begin with ws://, http:// or unix:");
 	options = (struct box_line_options){.client = {.spawn = true}, .config = &list};
 	ASSERT_INT(box_line_open(&options, &line, &err), -EINVAL);
 	ASSERT_STR(err.text, "config must be map, not list");
