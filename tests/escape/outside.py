@@ -14,8 +14,8 @@ attempts = {}  # name -> (class, function)
 
 
 def attempt(kind, name, measured=False):
-    """`measured`: it compares totals or times of the whole host, which other programs change, too. So it
-    has escaped only if it does so each time it is tried."""
+    """`measured`: it compares totals or times of the whole host, which other programs change, too; it
+    counts as escaped only if it escapes in each of TRIES tries."""
 
     def put(function):
         assert name not in attempts, name

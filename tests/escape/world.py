@@ -192,7 +192,7 @@ def put_traps(folder, owner, root):
 
 
 def remove_segment(key):
-    """The namespaces that a weakened box shares with the host."""
+    """Removes the shared memory of a box that has the host's IPC namespace, in a weakened build."""
     number = libc.shmget(key, 0, 0)
     if number >= 0:
         libc.shmctl(number, 0, None)

@@ -271,7 +271,7 @@ def test_many_at_once(place, client):
 
 
 def test_cache_of_a_box(place, client):
-    """While 256 MiB are copied for one box, another box can be made."""
+    """One box can have 256 MiB of trees; more need another box."""
     blob = bytes(90 * MIB)
     trees = [Artifact(place, {"f": blob, "n": str(n).encode()}) for n in range(3)]
     for tree in trees[:2]:

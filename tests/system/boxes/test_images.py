@@ -266,7 +266,7 @@ def test_nothing_leads_out_of_a_callers_root(client, world):
 
 
 def test_mounts_in_a_callers_root():
-    """The images are there before boxd starts, so boxd accepts them."""
+    """They are made before boxd starts, so boxd sees them."""
     with nativelib.Place("root") as place:
         root = imagelib.make_root(place.folder / "root", "mounted")
         (root / "usr" / "more").mkdir()

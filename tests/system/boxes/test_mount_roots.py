@@ -177,7 +177,7 @@ def test_no_client_widens(world):
 
 
 def test_stdio_parent_says(place):
-    """Without a configuration file, the user who started boxd is the operator."""
+    """The parent of a boxd on stdio sets the mount roots where no configuration file does."""
     root = place.make("parents")
     with place.start(stdio=True, mount_roots=()) as boxd, clientlib.Stdio(boxd) as client:
         client.init(backend="local", local={"host_root": str(root)})
@@ -208,7 +208,7 @@ def test_anywhere_but_what_is_its_own(world):
 
 
 def test_the_hosts_own_programs(place):
-    """Where everything may be mounted, images may be mounted read-only."""
+    """Where everything may be mounted, the host's programs and libraries may be mounted read-only."""
     if place.mode != "root":
         pytest.skip("a plain user cannot write them either")
     own = pathlib.Path(f"/usr/local/share/box-test-{os.getpid()}")

@@ -292,7 +292,7 @@ def test_blocked_roots_by_links(place, client, way):
 
 
 def test_blocked_roots_by_a_bind_mount(place):
-    """The error does not tell whether the path exists."""
+    """The path itself does not show that it leads to a blocked folder."""
     with bound(place, "innocent") as (client, innocent):
         for path in (innocent, innocent / "ssl"):
             assert refusal(client, path) == f"host_path {path} is blocked for security"

@@ -142,7 +142,7 @@ def test_keys_for_signals(client):
 
 
 def test_the_end_of_input_is_typed(client):
-    """The terminal works on after its background job."""
+    """A terminal accepts further input after it."""
     live = Live(client, "stty -echo; echo ready; cat; echo between; cat", tty=TTY)
     live.until("ready")
     assert live.ask("input", data="one\n", eof=True) == {}
@@ -165,8 +165,8 @@ def test_a_terminal_stays_while_its_command_runs(client):
 
 
 def test_a_terminal_hangs_up_with_its_command(client):
-    """Background processes keep the terminal after the command, at no cost to others, also at their
-    end."""
+    """A background process that ignores the hangup keeps running without the terminal, and costs
+    box-init no processor time, not even when it ends."""
     mark = nativelib.marker()
     live = Live(client, f"trap '' HUP; sleep {mark} & exit 3", "left", tty=TTY)
     assert live.end() == 3

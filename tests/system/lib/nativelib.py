@@ -348,7 +348,7 @@ class CgroupParents:
 
 
 def is_ours(name):
-    """Whether a folder in /tmp is none of another test that runs at the same time, by its name."""
+    """Whether a folder in /tmp is not that of another test that runs at the same time, by its name."""
     return name in MADE or not OTHERS.fullmatch(name)
 
 

@@ -23,7 +23,7 @@ ONE = {"do": "exec", "session_id": "one", **SPEC}
 TWO = {"do": "exec", "session_id": "two", **SPEC}
 KERNEL_MB = 64  # the guest sees at most that much more: its kernel's memory does not count for the box
 JAIL_MB = 128  # additional memory per box
-OWN = ("HOME", "LANG", "LOGNAME", "PATH", "PYTHONUNBUFFERED", "SHELL", "USER")  # timeout of every command
+OWN = ("HOME", "LANG", "LOGNAME", "PATH", "PYTHONUNBUFFERED", "SHELL", "USER")  # variables of every command
 LINES = ["one", "zwei é", "x" * 100_000]
 EXCESS = "exec tail /dev/zero"  # buffers a line that never ends
 

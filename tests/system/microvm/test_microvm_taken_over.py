@@ -36,7 +36,7 @@ def libraries(folder):
     for above in (folder, *folder.parents):
         if not above.is_relative_to(top) or above == top:
             break
-        above.chmod(0o755)  # an ordinary user tries the host for microVMs
+        above.chmod(0o755)  # the probe of the host runs as an ordinary user
     return folder
 
 

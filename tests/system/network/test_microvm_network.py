@@ -184,7 +184,7 @@ def is_passt(pid):
 
 
 def test_a_folder_of_the_host_read_only(runtime, listed):
-    """A root for the box with the probe program in it."""
+    """The workspace of the box: a host folder with the probe program in it."""
     before = {path.name: path.read_bytes() for path in pathlib.Path(runtime.probe).iterdir()}
     cmd = "cd /workspace; (echo x >netprobe); rm -f netprobe; mkdir d; chmod 777 .; ls"
     result = runtime.give("listed", LISTED, cmd)

@@ -109,7 +109,7 @@ def test_what_an_upgrade_of_langbot_brings_is_a_warning(tmp_path):
 
 
 def test_members_beside_box_are_told(tmp_path):
-    """Keys at the top level, and keys of another section."""
+    """Keys that belong under box, at the top level."""
     text = "box: {}\napi: {port: 1}\nallowed_mount_roots: []\nlocal: {}\nmax_sessions: 1\n"
     code, lines = check(tmp_path, text)
     assert code == 0
@@ -124,7 +124,7 @@ def test_members_beside_box_are_told(tmp_path):
 
 
 def test_folders_for_mounts_are_looked_at(tmp_path):
-    """Future versions may add such keys: warnings."""
+    """They may be created later, so these are warnings."""
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
     text = "local:\n  host_root: folder\n  allowed_mount_roots: [/nope, file, /etc, folder]\n"
@@ -139,7 +139,7 @@ def test_folders_for_mounts_are_looked_at(tmp_path):
 
 
 def test_what_is_said_at_the_start_is_not_said_by_the_check(tmp_path):
-    """No log: `check` tests that."""
+    """Warnings of the start are not printed: there is only the verdict."""
     assert check(tmp_path, "unauthenticated: true\n") == (0, ["box.yaml: good"])
 
 
@@ -312,7 +312,7 @@ def test_the_log_names_the_failed_checks_of_admission(tmp_path):
 
 
 def test_a_root_that_is_emptied_is_seen(tmp_path):
-    """And a file that is valid again."""
+    """And that its /bin/sh is back."""
     with nativelib.Place("root", "") as place:
         root = place.make("root", "bin")
         (root / "sh").write_bytes(b"#!")

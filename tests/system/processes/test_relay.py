@@ -148,8 +148,8 @@ echo before; head -c 2000000 /dev/zero | tr '\0' x; echo; echo behind; exec cat
 
 
 def test_a_line_that_the_client_refuses_is_dropped(client, boxd):
-    """The relay closes with 1009, and would on every attempt: the output behind would never be
-    reached."""
+    """The client closes with 1009, and would do so each time: it would never get the output after
+    the line."""
     shell(client, REFUSED)
     with Relay(boxd, max_size=1 << 20) as relay:
         assert relay.recv() == "before"

@@ -248,7 +248,7 @@ def test_unmounted_image_is_mounted_for_every_session(place):
 
 
 def furnish(folder):
-    """All types of files are kept."""
+    """Creates the folder with all types of files."""
     folder.mkdir()
     (folder / "deep" / "er").mkdir(parents=True)
     (folder / "deep" / "er" / "f").write_bytes(os.urandom(300000))

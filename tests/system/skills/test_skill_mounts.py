@@ -261,7 +261,7 @@ def test_turns(client):
 
 
 def test_too_much_waits(client):
-    """Invalid requests are refused with their errors, and the rest is answered."""
+    """Requests that exceed the queue are refused with the error for it, and the rest is answered."""
     content = "x" * (15 << 20)
     write = {"name": "one", "path": "big", "content": content}
     client.ask("box_list_skills")

@@ -393,7 +393,7 @@ TEST(the_call_that_failed_is_named)
 	}
 }
 
-/* From here on the kernel seems to give version 0, and no error. */
+/* Makes landlock_create_ruleset return 0 from now on: version 0, without an error. */
 static int answer_with_version_0(void)
 {
 	struct sock_filter code[] = {
@@ -408,7 +408,7 @@ static int answer_with_version_0(void)
 		: -1;
 }
 
-/* Who asks gives -errno to its caller: 0 there would mean that Landlock holds. */
+/* Callers return -errno; with errno 0 that would look as if Landlock were in force. */
 TEST(version_0_comes_with_a_reason)
 {
 	pid_t pid = fork();

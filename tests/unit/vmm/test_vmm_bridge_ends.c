@@ -298,7 +298,7 @@ TEST(mounts_of_managed_processes)
 	struct mount_request request = hear_request();
 	ASSERT_INT(request.action, 2);
 	ASSERT_INT(request.number, 1);
-	/* A process that is forgotten has not ended yet. */
+	/* No end is reported of a process that is forgotten: its mounts are removed at once. */
 	ask(BOX_INIT_FORGET_PROCESS, 5, NULL, 0, -1);
 	ASSERT_INT(hear_request().number, 3);
 	ASSERT_INT(read_packet(bytes).kind, BOX_INIT_FORGET_PROCESS);
