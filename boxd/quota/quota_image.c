@@ -107,7 +107,7 @@ int box_quota_image_make(int store, const char *file, const char *mkfs,
 	const struct box_quota_shape *shape, int *ret_file, struct box_err *err)
 {
 	if (unlinkat(store, file, 0) < 0 && errno != ENOENT) {
-		return fail(err, "what is left of an earlier image", errno);
+		return fail(err, "an unfinished image cannot be removed", errno);
 	}
 	_cleanup_(box_close_p) int fd = openat(
 		store, file, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
