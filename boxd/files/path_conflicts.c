@@ -130,7 +130,7 @@ static void drop(struct box_mount_roots_paths *roots, size_t index)
 static void merge(struct box_mount_roots_paths *roots, size_t inner, size_t outer)
 {
 	bool leads_out = !is_within(&roots->items[inner], &roots->items[outer]);
-	BOX_LOG(leads_out ? BOX_LOG_WARNING : BOX_LOG_DEBUG, "mount_root.folded",
+	BOX_LOG(leads_out ? BOX_LOG_WARNING : BOX_LOG_DEBUG, "mount_root.merged",
 		box_log_str("path", roots->items[inner].path),
 		box_log_str("into", roots->items[outer].path));
 	drop(roots, inner);

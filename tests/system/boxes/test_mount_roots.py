@@ -421,7 +421,7 @@ def test_root_swapped_before_the_start(layout):
     config = place.write(base / "config.yaml", text)
     with place.start("--config", str(config), mount_roots=()) as boxd, boxd.web() as client:
         client.init(backend="local")
-        boxd.wait_event("mount_root.folded")
+        boxd.wait_event("mount_root.merged")
         spec = {"cmd": "true", "session_id": "no"}
         assert OUTSIDE in client.fail("box_exec", {**spec, "image": f"{base}/fs"})
         check(client, base / "fs", OUTSIDE)

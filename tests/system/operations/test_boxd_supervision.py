@@ -129,7 +129,8 @@ def test_pause_grows_and_a_good_run_resets_it(start_boxd):
     pauses = [event_ms(after) - event_ms(end) for end, after in zip(died, started[1:])]
     expected = [0, 50, 100, 200, 400, 500, 500, 500, 0, 50]
     for pause, least in zip(pauses, expected):
-        assert least - 2 <= pause < least + 150, pauses
+        assert least - 2 <= pause < least + 150 + 1000 * STALL_SECONDS, pauses
+    assert sorted(pauses)[len(pauses) // 2] < 650, pauses  # whatever single ones had to wait for
 
 
 def test_never_ready(start_boxd, tmp_path):
