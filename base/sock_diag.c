@@ -103,6 +103,7 @@ static void widen_socket(
 	bool is_ipv6 = address->ss_family == AF_INET6;
 	widen(address->ss_family, is_ipv6 ? (const void *)&ipv6->sin6_addr : &ipv4->sin_addr,
 		ret_address);
+	/* NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Assign): the callers clear it first */
 	*ret_port = is_ipv6 ? ipv6->sin6_port : ipv4->sin_port;
 }
 

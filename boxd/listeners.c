@@ -224,8 +224,8 @@ int box_listeners_open(
 	if (r < 0) {
 		char text[INET6_ADDRSTRLEN];
 		address_text(failed, text);
-		return box_err_set(err, BOX_ERR_OS, -r, "cannot listen on %s port %u: %s%s", text, port,
-			box_err_strerror(-r),
+		return box_err_set(err, BOX_ERR_OS, -r, "cannot listen on %s port %u: %s%s", text,
+			port, box_err_strerror(-r),
 			r == -EADDRINUSE ? "; if it is another boxd (see box status), choose a "
 					   "port with --ws-control-port"
 					 : "");

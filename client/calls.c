@@ -76,6 +76,7 @@ static int64_t output_ms(const void *args)
 #define FIELD(KEY, TYPE, NEED, SENT) SEND_##SENT(KEY)
 
 /* clang-format off */
+/* NOLINTBEGIN(bugprone-macro-parentheses): FIELDS are initialisers, each with its comma */
 #define ACTION(NAME, SCOPE, LANE, NEEDS, EFFECT, SINCE, HANDLER, ARGS, WAIT, EXTRA, ANSWERS, FIELDS) \
 	static const struct member *members_of_##NAME(void)                                          \
 	{                                                                                            \
@@ -85,6 +86,7 @@ static int64_t output_ms(const void *args)
 		return members;                                                                      \
 	}
 #include "protocol/actions.def"
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 static const struct row rows[] = {
 #define ACTION(NAME, SCOPE, LANE, NEEDS, EFFECT, SINCE, HANDLER, ARGS, WAIT, EXTRA, ANSWERS, FIELDS) \

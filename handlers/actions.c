@@ -22,12 +22,14 @@
 #define FIELD(KEY, TYPE, NEED, SENT) CHECK_##TYPE(KEY, NEED_##NEED)
 
 /* clang-format off */
+/* NOLINTBEGIN(bugprone-macro-parentheses): FIELDS are initialisers, each with its comma */
 const struct box_action box_actions[] = {
 #define ACTION(NAME, SCOPE, LANE, NEEDS, EFFECT, SINCE, HANDLER, ARGS, WAIT, EXTRA, ANSWERS, FIELDS) \
-	{#NAME, BOX_SCOPE_##SCOPE, BOX_LANE_##LANE, NEEDS_##NEEDS, box_action_##HANDLER, {FIELDS {0}}, \
-		EFFECT_##EFFECT},
+	{#NAME, BOX_SCOPE_##SCOPE, BOX_LANE_##LANE, NEEDS_##NEEDS, EFFECT_##EFFECT, box_action_##HANDLER, \
+		{FIELDS {0}}},
 #include "protocol/actions.def"
 };
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 /* Every feature that a row names must exist. */
 enum feature {

@@ -34,9 +34,9 @@ struct box_action {
 	enum box_action_scope scope;
 	enum box_action_lane lane;
 	bool sandbox; /* refused under admission while isolation is not ready */
+	bool claims;  /* changes state: the first such request makes its instance the trusted one */
 	void (*handle)(struct box_request *request);
 	struct box_action_field fields[BOX_ACTION_FIELDS_MAX + 1]; /* name NULL ends them */
-	bool claims; /* changes state: the first such request makes its instance the trusted one */
 };
 
 extern const struct box_action box_actions[];

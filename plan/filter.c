@@ -420,6 +420,7 @@ int box_filter_compile(
 			names[kind.profile], box_err_strerror(-r));
 	}
 	size_t size_bytes = program.count * sizeof(struct sock_filter);
+	/* NOLINTNEXTLINE(clang-analyzer-optin.portability.UnixAPI): every program has a head */
 	struct sock_filter *fitting = realloc(program.instructions, size_bytes);
 	program.instructions = fitting ? fitting : program.instructions;
 	*ret_filter = program;

@@ -27,7 +27,7 @@ int box_boxd_client_check_layout(const struct box_policy *policy, struct box_err
 int box_boxd_client_check_path(enum box_boxd_check_kind what, const char *path, struct box_err *err)
 {
 	struct box_boxd_check_path ask = {.kind = BOX_BOXD_CHECK_PATH, .what = what};
-	struct box_packet packet;
+	struct box_packet packet = {0};
 	(void)snprintf(ask.path, sizeof(ask.path), "%s", path);
 	int r = box_packet_send(BOX_BOXD_FD, &ask, sizeof(ask), NULL, 0);
 	if (r == 0) {

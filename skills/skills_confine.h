@@ -20,7 +20,7 @@ struct box_skills_confine_folder {
  * is missing or too old, because then nothing would stand between untrusted bytes and root's files.
  */
 int box_skills_confine(
-	const struct box_skills_confine_folder *rooms, size_t count, struct box_err *err);
+	const struct box_skills_confine_folder *folders, size_t count, struct box_err *err);
 
 /* The allowed system calls, NULL-terminated; for tests. */
 extern const char *const box_skills_confine_calls[];

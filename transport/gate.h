@@ -17,15 +17,15 @@
 #define BOX_GATE_SESSION_SIZE (64 + BOX_SESSION_ID_MAX)
 
 struct box_gate_policy {
-	bool is_operator;           /* it came over the operator's own socket */
 	const char *token;          /* NULL: none is required */
 	const char *other_token;    /* equally valid; NULL: there is only one */
 	const char *peer_refusal;   /* without a token: why the peer is refused, or NULL */
-	bool metrics_open;          /* everyone may read /metrics */
 	const char *instance;       /* the pinned instance, NULL while there is none */
+	const char *const *origins; /* NULL-terminated list of allowed Origin values, or NULL */
+	bool is_operator;           /* it came over the operator's own socket */
+	bool metrics_open;          /* everyone may read /metrics */
 	bool unnamed;               /* a caller without an instance id is BOX_INSTANCE_UNNAMED */
 	bool loopback_names_only;   /* Host must name this machine (no explicit --host) */
-	const char *const *origins; /* NULL-terminated list of allowed Origin values, or NULL */
 };
 
 enum box_gate_kind {

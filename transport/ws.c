@@ -149,10 +149,12 @@ static void watch_reads(struct box_ws_socket *socket, int fd)
 		while (room <= fd) {
 			room *= 2;
 		}
+		/* NOLINTBEGIN(bugprone-sizeof-expression): a table of pointers */
 		struct box_ws_socket **wider = box_alloc((size_t)room * sizeof(*wider));
 		if (sockets_room > 0) {
 			memcpy(wider, sockets, (size_t)sockets_room * sizeof(*wider));
 		}
+		/* NOLINTEND(bugprone-sizeof-expression) */
 		free(sockets);
 		sockets = wider;
 		sockets_room = room;

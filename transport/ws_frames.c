@@ -114,6 +114,19 @@ static void take_payload(struct box_ws_frames *frames, const unsigned char *byte
 	frames->left -= len;
 }
 
+/* Takes one byte of a header. NULL, or what is wrong with it. */
+static const char *take_header_byte(struct box_ws_frames *frames, unsigned char byte)
+{
+	frames->header[frames->header_len++] = byte;
+	if (frames->header_len == 2) {
+		return check_header(frames);
+	}
+	if (frames->header_len > 2 && frames->header_len == header_size(frames)) {
+		begin_payload(frames);
+	}
+	return NULL;
+}
+
 size_t box_ws_frames_scan(struct box_ws_frames *frames, const unsigned char *bytes, size_t len,
 	const char **ret_why, int *ret_code)
 {
@@ -126,16 +139,10 @@ size_t box_ws_frames_scan(struct box_ws_frames *frames, const unsigned char *byt
 			at += piece;
 			good = is_close(frames) ? good : at;
 		} else {
-			frames->header[frames->header_len++] = bytes[at++];
-			if (frames->header_len == 2) {
-				*ret_why = check_header(frames);
-				if (*ret_why) {
-					*ret_code = BOX_WS_PROTOCOL;
-					return good;
-				}
-			}
-			if (frames->header_len > 2 && frames->header_len == header_size(frames)) {
-				begin_payload(frames);
+			*ret_why = take_header_byte(frames, bytes[at++]);
+			if (*ret_why) {
+				*ret_code = BOX_WS_PROTOCOL;
+				return good;
 			}
 		}
 		if (frames->in_payload && frames->left == 0) {

@@ -61,4 +61,4 @@ struct box_libkrun_guest {
 
 /* Runs the guest in this process. Returns only if libkrun refuses: -errno with err. */
 int box_libkrun_enter(
-	struct box_libkrun *krun, const struct box_libkrun_guest *machine, struct box_err *err);
+	struct box_libkrun *krun, const struct box_libkrun_guest *guest, struct box_err *err);

@@ -286,7 +286,7 @@ static uint64_t dump_tcp(int diag, uint64_t sockets, uint64_t max)
 static void add_inside(int netns, const struct box_socket_memory_count *count,
 	uint64_t memory_bytes, struct box_socket_memory *held)
 {
-	struct box_socket_memory_inside inside;
+	struct box_socket_memory_inside inside = {.diag = -1};
 	uint64_t unlisted = count->all > count->listed ? count->all - count->listed : 0;
 	if (unlisted + count->tcp <= IGNORED_MAX ||
 		box_socket_memory_open_inside(netns, &inside) < 0) {

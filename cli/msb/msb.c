@@ -72,7 +72,7 @@ static int add_volumes(const struct cli *cli, struct box_value *spec, struct box
 	const struct box_cli_words *given = &cli->options.volumes;
 	struct box_value volumes = box_list_value();
 	for (size_t i = 0; i < given->count; i++) {
-		struct box_path_argument_mount volume;
+		struct box_path_argument_mount volume = {0};
 		if (!box_utf8_valid(given->items[i], strlen(given->items[i]))) {
 			return box_err_set(err, BOX_ERR_VALUE, EILSEQ, "--volume: not valid UTF-8");
 		}

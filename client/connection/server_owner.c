@@ -123,6 +123,7 @@ static int look(const char *path, uint16_t port, uint16_t own_port, struct found
 
 static uint16_t port_of(const struct sockaddr_storage *address)
 {
+	/* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): the caller clears it first */
 	return ntohs(address->ss_family == AF_INET6
 			? ((const struct sockaddr_in6 *)address)->sin6_port
 			: ((const struct sockaddr_in *)address)->sin_port);

@@ -502,6 +502,7 @@ void box_service_close(struct box_service *service)
 	/* The requests of the line point to the jobs, so it is closed first. */
 	box_line_close(service->line);
 	while (service->jobs) {
+		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): drop_job takes it off the list */
 		drop_job(service->jobs);
 	}
 	box_error_ring_free(&service->errors);
@@ -664,7 +665,7 @@ int box_service_exec(struct box_service *service, const struct box_service_run *
 	struct box_answer_wait call = {.arena = arena, .err = err};
 	const struct until up = {.once = true, .ms = deadline(timeout_ms)};
 	const struct until done = {.done = &call.done, .ms = up.ms};
-	int64_t id;
+	int64_t id = 0;
 	(void)wait_until(service, &up);
 	int r = box_service_submit(service, run, box_answer_wait_take, &call, &id, err);
 	if (r < 0) {
@@ -688,7 +689,7 @@ struct box_value box_service_status(
 	const struct until up = {.once = true, .ms = deadline(timeout_ms)};
 	const struct until done = {.done = &call.done, .ms = up.ms};
 	struct box_err err;
-	int64_t id;
+	int64_t id = 0;
 	(void)wait_until(service, &up);
 	if (box_service_submit_status(service, box_answer_wait_take, &call, &id, &err) < 0) {
 		return describe(service, arena, NULL, err.text);

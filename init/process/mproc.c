@@ -46,24 +46,24 @@ struct mproc {
 
 	/* Life cycle. */
 	pid_t pid;     /* 0: not started yet, or ended */
+	int events_fd; /* memory.events of its own cgroup, or -1 */
 	bool unknown;  /* no such process: the entry only remembers that a query must be answered */
 	bool mounting; /* waits for the mounter or is with it; has no pid yet */
 	bool stop_requested; /* was asked to stop while `mounting` */
 	bool ended;
 	uint64_t kill_ns;                  /* when SIGKILL is due, or BOX_NEVER */
 	struct box_init_process_state end; /* how it ended: its end, step and value */
-	int events_fd;                     /* memory.events of its own cgroup, or -1 */
 	uint64_t kills_before; /* count of OOM kills when it started or was asked to stop */
 
 	/* Stdout. */
 	int out_fd;            /* our end of the pipe; -1: at its end */
 	bool out_watched;      /* out_fd is in the event loop */
-	struct box_ring out;   /* the output that is held */
-	uint64_t out_last;     /* once ended: output is read up to this offset */
-	size_t held_max;       /* how many bytes may be held; the size of the log if there is one */
 	bool has_log;          /* never blocks: the oldest output is dropped */
 	bool blocked;          /* held_max is reached */
 	bool blocked_reported; /* the last reported value of `blocked` */
+	struct box_ring out;   /* the output that is held */
+	uint64_t out_last;     /* once ended: output is read up to this offset */
+	size_t held_max;       /* how many bytes may be held; the size of the log if there is one */
 	uint64_t sent;         /* output before this offset was sent */
 	uint64_t send_limit;   /* output before this offset may be sent */
 

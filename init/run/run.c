@@ -33,6 +33,7 @@ enum run_state {
 };
 
 /* A command, or the mounts of a managed process on their way to the mounter. */
+/* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): in the order of its life */
 struct run {
 	enum run_state state;
 	uint32_t generation; /* counts the uses of this entry, to recognise stale events */

@@ -310,7 +310,7 @@ static struct box_yaml make_map(struct reader *reader, size_t from, struct items
 {
 	struct items *pending = &reader->pending;
 	size_t own = pending->count - from;
-	size_t count = settle_keys(reader, pending->items + from, own);
+	size_t count = own > 0 ? settle_keys(reader, pending->items + from, own) : 0;
 	pending->count = from + count;
 	if (merged->count > 0) {
 		for (size_t i = 0; i < count; i++) {

@@ -28,7 +28,7 @@ static void check_run(const uint8_t *bytes, size_t size)
 	MUST(!pipes || (run.flags & ~(BOX_INIT_RUN_PIPES | BOX_INIT_RUN_ARGV)) == 0);
 	bool tty = run.flags & BOX_INIT_RUN_TTY;
 	MUST(tty == (run.size.rows > 0) && tty == (run.size.columns > 0));
-	MUST(!(run.flags & BOX_INIT_RUN_FILE) || (run.flags < 10 && run.mount_count == 0));
+	MUST(!(run.flags & BOX_INIT_RUN_FILE) || run.flags < 10);
 }
 
 /* About managed processes. */

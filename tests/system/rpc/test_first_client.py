@@ -97,7 +97,7 @@ def test_managed_process(results):
     assert results["created"]["session_id"] == "mcp-shared"
     assert results["started"]["status"] == "running"
     assert results["session"]["managed_process"]["command"] == "cat"
-    assert results["echoed"] == "to and fro\n"
+    assert results["echoed"] == "there and back\n"
     assert results["no relay"].startswith("400,")
     assert results["got stopped"][0] == "BoxManagedProcessNotFoundError"
 

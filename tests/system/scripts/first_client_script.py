@@ -63,7 +63,7 @@ class Drive:
         out["session"] = await client.get_session("s")
         url = client.get_managed_process_websocket_url("s", self.wanted["relay"])
         async with aiohttp.ClientSession() as web, web.ws_connect(url) as relay:
-            await relay.send_str("to and fro")
+            await relay.send_str("there and back")
             out["echoed"] = (await asyncio.wait_for(relay.receive(), 10)).data
         nobody = url.replace("/s/", "/nobody/")
         async with aiohttp.ClientSession() as web:

@@ -13,11 +13,11 @@ static struct {
 	pid_t last;
 } kernel;
 
-int box_socket_memory_read(pid_t pid, int netns, bool network, uint64_t memory_bytes,
+int box_socket_memory_read(pid_t pid, int netns, bool netlink, uint64_t memory_bytes,
 	struct box_socket_memory *ret_held)
 {
 	(void)netns;
-	(void)network;
+	(void)netlink;
 	(void)memory_bytes;
 	kernel.looks++;
 	kernel.last = pid;

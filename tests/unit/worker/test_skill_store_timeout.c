@@ -30,11 +30,11 @@ int __wrap_uv_timer_start(uv_timer_t *timer, uv_timer_cb cb, uint64_t timeout, u
 	return __real_uv_timer_start(timer, cb, timeout, repeat);
 }
 
-void box_boxd_client_start_skills(struct box_boxd_client *link, const char *path,
+void box_boxd_client_start_skills(struct box_boxd_client *client, const char *path,
 	box_boxd_client_skills_started *done, void *arg)
 {
 	int ends[2];
-	(void)link;
+	(void)client;
 	ASSERT_INT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
 	if (theirs >= 0) {
 		(void)close(theirs);
