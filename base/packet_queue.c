@@ -46,13 +46,13 @@ static void packet_free(struct packet *packet)
 
 static struct packet *first_of(const struct box_packet_queue *queue)
 {
+	/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): what was freed is no longer in the list */
 	return BOX_CONTAINER_OF(queue->packets.next, struct packet, links);
 }
 
 static void drop_first(struct box_packet_queue *queue)
 {
 	struct packet *packet = first_of(queue);
-	/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): what was freed is no longer in the list */
 	box_list_drop(&packet->links);
 	queue->count--;
 	queue->size_bytes -= memory_of(packet);

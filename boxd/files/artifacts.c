@@ -211,8 +211,8 @@ static void drop_tree(struct tree *tree)
 static struct tree *find_unheld(struct box_artifacts *artifacts, const char *tenant)
 {
 	for (struct box_list *at = artifacts->trees.next; at != &artifacts->trees; at = at->next) {
-		struct tree *tree = tree_at(at);
 		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): a freed tree is in no list */
+		struct tree *tree = tree_at(at);
 		if (tree->filled && box_list_empty(&tree->holders) &&
 			(!tenant || strcmp(tree->tenant, tenant) == 0)) {
 			return tree;
@@ -261,8 +261,8 @@ static uint64_t sum_of(const struct box_list *trees, const char *tenant)
 {
 	uint64_t bytes = 0;
 	for (struct box_list *at = trees->next; at != trees; at = at->next) {
-		const struct tree *tree = tree_at(at);
 		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): a freed tree is in no list */
+		const struct tree *tree = tree_at(at);
 		bytes += !tenant || strcmp(tree->tenant, tenant) == 0 ? tree->bytes : 0;
 	}
 	return bytes;

@@ -76,7 +76,7 @@ static int add_volumes(const struct cli *cli, struct box_value *spec, struct box
 		if (!box_utf8_valid(given->items[i], strlen(given->items[i]))) {
 			return box_err_set(err, BOX_ERR_VALUE, EILSEQ, "--volume: not valid UTF-8");
 		}
-		const char *host;
+		const char *host = NULL;
 		int r = box_msb_values_volume(cli->arena, given->items[i], &volume, err);
 		if (r == 0) {
 			r = box_path_argument_resolve(cli->arena, volume.host, &host, err);
