@@ -178,7 +178,7 @@ def _(world):
 @attempt("neighbours", "large-etc-of-an-image", measured=True)
 def _(world):
     """Boxes with a large etc in their image, while a neighbour asks for boxes of its own."""
-    root = root_folder(world, "large")
+    root = root_folder(world, f"large-{os.urandom(4).hex()}")
     for number in range(ETC_FILES):
         (root / "etc" / f"file-{number}").write_bytes(b"")
     idle, _ = quickest_and_slowest(world, 0.5)
@@ -190,5 +190,6 @@ def _(world):
     _, worst = quickest_and_slowest(world, 0.5)
     for seq in asked:
         world.client.wait(seq, 120)
+    delete(world, *(f"large{number}" for number in range(16)))
     said = f"{worst / idle:.0f} times as long as alone"
     return escaped(said) if worst > 12 * idle + 0.2 else blocked(said)
