@@ -8,7 +8,8 @@ static void check_header(const struct box_init_header *header, size_t size)
 {
 	MUST(size >= sizeof(*header) && size <= BOX_INIT_PACKET_MAX);
 	MUST(header->size == size && header->reserved == 0);
-	bool whole = header->kind == BOX_INIT_RESET || header->kind == BOX_INIT_RESET_DONE;
+	bool whole = header->kind == BOX_INIT_RESET || header->kind == BOX_INIT_RESET_DONE ||
+		header->kind == BOX_INIT_BOX_ENDS;
 	MUST((header->id == 0) == whole);
 }
 
@@ -156,8 +157,10 @@ static void check_answer(const struct box_init_header *header, const uint8_t *by
 		check_kept_answer(header->kind, bytes, size);
 		return;
 	}
-	MUST(header->kind >= BOX_INIT_RESET_DONE && header->kind <= BOX_INIT_EXIT);
-	if (header->kind == BOX_INIT_EXIT) {
+	MUST(header->kind >= BOX_INIT_RESET_DONE && header->kind <= BOX_INIT_BOX_ENDS);
+	if (header->kind == BOX_INIT_BOX_ENDS) {
+		MUST(size > 0 && size <= BOX_INIT_BOX_ENDS_MAX);
+	} else if (header->kind == BOX_INIT_EXIT) {
 		check_exit(bytes, size);
 	} else if (header->kind == BOX_INIT_INPUT_TAKEN) {
 		MUST(size == sizeof(uint64_t));
