@@ -39,6 +39,7 @@ CONFIG = f"""\
 session_ttl_sec: 86400
 limits:
   max_sessions: 2000
+  max_processes_per_workspace: 64
   max_output_bytes: {OUTPUT_BYTES_MAX}
 """
 
