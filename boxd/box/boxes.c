@@ -42,9 +42,11 @@
 #include "boxd/image/images.h"
 #include "protocol/init.h"
 
-#define MAKE_MS 10000             /* a native box must be ready by then */
-#define RELEASE_PAUSE_MAX_MS 1000 /* between attempts to free a dying box; doubles from 1 ms */
-#define END_MS 100                /* after a kill: check even if the pidfd has not shown the end */
+#define PLENTY_BYTES (1024 * BOX_MIB) /* so much above the reserve */
+#define PLENTY_MS 100                 /* is taken for granted this long: reading takes 30 us */
+#define MAKE_MS 10000                 /* a native box must be ready by then */
+#define RELEASE_PAUSE_MAX_MS 1000     /* between attempts to free a dying box; doubles from 1 ms */
+#define END_MS 100 /* after a kill: check even if the pidfd has not shown the end */
 #define EVENTS_AT_ONCE 64
 #define FREE_WAIT_MS 3000 /* for all boxes when boxd ends */
 
@@ -96,6 +98,7 @@ struct box_boxes {
 	struct box_list changing; /* MAKING and ENDING */
 	struct box_list groups;   /* process cgroups that are closed but not removed yet */
 	struct box_socket_checks socket_checks;
+	uint64_t plenty_until_ms; /* until then the host has enough memory for native boxes */
 };
 
 static struct box_str key_of(const uint64_t *number)
@@ -248,13 +251,17 @@ static int check_memory(struct box_boxes *boxes, const struct box_plan *plan, st
 	struct box_host_memory memory;
 	uint64_t reserve_bytes = boxes->host_state->policy.reserve_bytes;
 	bool is_microvm = plan->ask->kind == BOX_PLAN_KIND_MICROVM;
-	if (!is_microvm && reserve_bytes == 0) {
+	uint64_t now_ms = box_clock_ms();
+	if (!is_microvm && (reserve_bytes == 0 || now_ms < boxes->plenty_until_ms)) {
 		return 0;
 	}
 	int r = box_host_memory_read(boxes->host_state->cgroups, &memory, err);
 	if (r < 0) {
 		return r;
 	}
+	bool plenty = BOX_MIN(memory.free_bytes, memory.group_free_bytes) >
+		reserve_bytes + PLENTY_BYTES;
+	boxes->plenty_until_ms = plenty ? now_ms + PLENTY_MS : 0;
 	r = box_host_memory_check_reserve(&memory, reserve_bytes, err);
 	if (r < 0 || !is_microvm) {
 		return r;

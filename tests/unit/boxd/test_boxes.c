@@ -156,6 +156,31 @@ TEST(an_event_of_warm_boxes_after_their_end)
 	ASSERT_INT(play.pool_failures, 0);
 }
 
+/* A reading far above the reserve is good for 100 ms; one near it is not used twice. */
+TEST(memory_that_is_nearly_gone_is_read_for_each_box)
+{
+	struct box_boxes *boxes = begin();
+	host_state.policy.reserve_bytes = 512 * BOX_MIB;
+	play.free_bytes = 4096 * BOX_MIB;
+	box_boxes_make(boxes, 1, &ask, NULL);
+	play.free_bytes = 511 * BOX_MIB;
+	box_boxes_make(boxes, 2, &ask, NULL);
+	ASSERT_INT(play.begun, 2);
+	play.now_us += 100 * 1000;
+	box_boxes_make(boxes, 3, &ask, NULL);
+	ASSERT_INT(play.begun, 2);
+	ASSERT_INT(told.failed, 1);
+	play.free_bytes = 1500 * BOX_MIB;
+	box_boxes_make(boxes, 4, &ask, NULL);
+	ASSERT_INT(play.begun, 3);
+	play.free_bytes = 511 * BOX_MIB;
+	box_boxes_make(boxes, 5, &ask, NULL);
+	ASSERT_INT(told.failed, 2);
+	ASSERT_INT(told.code, BOX_ERR_CAPACITY);
+	box_boxes_drop_requests(boxes);
+	box_boxes_free(boxes);
+}
+
 /* 50 at once where there is memory for 10: each counts from the moment it is reserved. */
 TEST(no_more_microvms_than_there_is_memory_for)
 {
