@@ -8,6 +8,7 @@
 #include "cli/cli.h"
 #include "cli/cli_terminal.h"
 
+#define OWN_BOXD_ONLY " is for a boxd that box starts: leave out --endpoint and unset BOX_ENDPOINT"
 #define NAME_BYTES 8
 #define SHORT_TIMEOUT_MS 5000
 
@@ -83,15 +84,9 @@ static int run_verb(const struct cli *cli)
 	}
 	/* A runtime that others use, too, keeps its configuration and its backend. */
 	bool is_shared = box_cli_client_options(cli, true).endpoint != NULL;
-	if (cli->options.config && is_shared) {
+	if (is_shared && (cli->options.config || cli->options.backend)) {
 		return box_cli_usage_error(cli,
-			"--config is for a boxd that box starts: leave out "
-			"--endpoint and unset BOX_ENDPOINT");
-	}
-	if (cli->options.backend && is_shared) {
-		return box_cli_usage_error(cli,
-			"--backend is for a boxd that box starts: leave out "
-			"--endpoint and unset BOX_ENDPOINT");
+			cli->options.config ? "--config" OWN_BOXD_ONLY : "--backend" OWN_BOXD_ONLY);
 	}
 	if (box_cli_check_terminal(cli, &err) < 0 || box_cli_spec(cli, name, &spec, &err) < 0 ||
 		box_cli_add_command(cli, words->items, words->count, &spec, &err) < 0) {
